@@ -8,6 +8,7 @@
 # make quality   measure the default model in half an hour, and show what moved since the records in benchmarks/results/quality
 # make figures   write the tables and the picture of README.md and docs/ from these records
 # make integrations  the tests of tests/integrations with the newest versions of all tools there, in an environment of its own
+# make gallery   draw the pictures of docs/gallery from what the examples find, with Chromium
 # make docs      build the pages of docs/ and the API reference into build/docs/index.html; a warning is an error
 # make wheels   build the wheels that people install, with Python 3.11 and 3.12 if they are here, into build/wheels
 # make lock      write the versions that are installed into .ci, from where CI takes them
@@ -31,7 +32,7 @@ SOURCES := pyproject.toml CMakeLists.txt README.md LICENSE \
            $(shell find native src -type f -not -name '*.pyc' -not -name '_native*.so')
 LAB_SOURCES := lab/pyproject.toml lab/README.md $(shell find lab/src -type f -not -name '*.pyc')
 
-.PHONY: build demo test lint types pytest dist integrations quality figures docs sanitize sanitize-address sanitize-thread test-gpu wheels lock audit browser develop clean
+.PHONY: build demo test lint types pytest dist integrations quality figures gallery docs sanitize sanitize-address sanitize-thread test-gpu wheels lock audit browser develop clean
 
 build: $(STAMP)
 
@@ -126,6 +127,9 @@ quality: $(STAMP)
 
 figures: $(STAMP)
 	$(BIN)/python benchmarks/figures.py
+
+gallery: $(STAMP) browser
+	$(BIN)/python benchmarks/gallery.py
 
 docs: $(STAMP)
 	$(BIN)/python -m sphinx --quiet --fail-on-warning --builder html --conf-dir docs . build/docs

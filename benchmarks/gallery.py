@@ -6,6 +6,7 @@ python benchmarks/gallery.py [NAME ...]    # only these pictures
 import contextlib
 import io
 import runpy
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -28,7 +29,8 @@ STYLE = """
 article { display: flex; gap: 18px; align-items: center; background: #fff; border: 1px solid #e2e2de; border-radius: 10px;
   padding: 12px 16px; margin-bottom: 12px }
 article:last-child { margin: 0 } h2 { font-size: 16px; margin: 0 0 8px } .texts { display: block }
-.answer { display: grid; grid-template-columns: 150px 1fr; gap: 12px; padding: 3px 0; color: #333 }
+.answer { display: grid; grid-template-columns: 130px 1fr auto; gap: 12px; padding: 3px 0; color: #333 }
+.answer small { color: #778 }
 .score { display: flex; align-items: center; gap: 8px; font-variant-numeric: tabular-nums; color: #667 }
 .score i { height: 9px; border-radius: 9px; background: #2456c5 }
 figure { margin: 0; width: 74px; text-align: center; font-size: 11px; flex: none } .query { width: 92px }
@@ -54,7 +56,7 @@ def search_texts():
     for query in (0, 1, 4):
         answers = [
             f"<div class='answer'><span class='score'><i style='width:{70 * each['score']:.0f}px'></i>{each['score']:.2f}</span>"
-            f"<span>{escape(each['text'])}</span></div>"
+            f"<span>{escape(each['text'])}</span><small>{escape(each['true_intent'].replace('_', ' '))}</small></div>"
             for each in names["answers"]
             if each["query"] == query
         ]
@@ -64,7 +66,7 @@ def search_texts():
     return "".join(cards)
 
 
-def picture(image, words, kind="answer"):
+def picture(image, words, kind="found"):
     """Return a picture with words under it."""
     return f"<figure class='{kind}'><img src='{data_uri(image)}'><figcaption>{escape(words)}</figcaption></figure>"
 
@@ -91,14 +93,12 @@ def filter_products():
     names = run_example("filter_products")
     rows = [
         f"<section><p class='what'><code>where=\"{escape(where)}\"</code></p><div class='strip'>"
-        + "".join(
-            picture(names["pictures"][each["id"]], f"{each['price']}, {each['stock']} left") for each in found
-        )
+        + "".join(picture(names["pictures"][each["id"]], f"costs {each['price']}") for each in found)
         + "</div></section>"
         for where, found in names["found"].items()
     ]
     query = names["query"]
-    asked = picture(names["pictures"][query], f"price {names['catalogue']['price'][query]}", "query")
+    asked = picture(names["pictures"][query], f"costs {names['catalogue']['price'][query]}", "query")
     return f"<article>{asked}<div>{''.join(rows)}</div></article>"
 
 
@@ -142,20 +142,11 @@ def draw_cards(cards, path):
 def discover_questions(path):
     """Write a picture of the page of `supquant discover`."""
     with tempfile.TemporaryDirectory() as folder:
-        page = Path(folder) / "found.html"
-        command = [
-            sys.executable,
-            "-m",
-            "supquant",
-            "discover",
-            str(QUESTIONS),
-            "--labels",
-            "intent",
-            "-o",
-            str(page),
-        ]
-        subprocess.run(command, check=True, capture_output=True)
-        shoot(page.as_uri(), (1000, 820), path)
+        shutil.copy(QUESTIONS, folder)
+        command = [sys.executable, "-m", "supquant", "discover", QUESTIONS.name, "--labels", "intent"]
+        command += ["--save", "questions.model", "-o", "found.html"]
+        subprocess.run(command, cwd=folder, check=True, capture_output=True)
+        shoot((Path(folder) / "found.html").as_uri(), (1000, 820), path)
 
 
 def serve_digits(path):

@@ -23,9 +23,11 @@ N_PRODUCTS = 1200
 rng = np.random.default_rng(0)
 masks = np.array([[[pixel == "1" for pixel in line] for line in rows.split()] for rows in SHAPES.values()])
 kind, colour = rng.integers(len(SHAPES), size=N_PRODUCTS), rng.integers(len(COLOURS), size=N_PRODUCTS)
-paint = np.array(list(COLOURS.values()))[colour]  # (n, 3)
-pictures = np.where(masks[kind][..., None], paint[:, None, None], 1.0)  # (n, 9, 9, 3), 0 to 1
-pictures = np.clip(pictures + rng.normal(0, 0.35, pictures.shape), 0, 1)
+paint = np.array(list(COLOURS.values()))[colour] * rng.uniform(0.7, 1.2, (N_PRODUCTS, 1))  # (n, 3)
+shifts = rng.integers(-1, 2, (N_PRODUCTS, 2))
+shifted = np.array([np.roll(masks[row], shift, (0, 1)) for row, shift in zip(kind, shifts, strict=True)])
+pictures = np.where(shifted[..., None], paint[:, None, None], 1.0)  # (n, 9, 9, 3), 0 to 1
+pictures = np.clip(pictures + rng.normal(0, 0.12, pictures.shape), 0, 1)
 X = pictures.reshape(N_PRODUCTS, -1).astype(np.float32)  # an encoder of pictures would make better vectors
 
 catalogue = {

@@ -273,8 +273,11 @@ def test_extras_of_the_first_page_are_those_of_the_package():
 
 
 def test_every_example_has_a_page_in_the_gallery():
-    shown = {page.stem for page in (ROOT / "docs/gallery").glob("*.md")}
-    assert shown == {path.stem for path in (ROOT / "examples").glob("*.py")}
+    gallery = ROOT / "docs" / "gallery"
+    shown = {page.stem for page in gallery.glob("*.md")}
+    assert shown - {"index"} == {path.stem for path in (ROOT / "examples").glob("*.py")}
+    pictures = set(LINK.findall((gallery / "index.md").read_text(encoding="utf-8")))
+    assert {path.name for path in gallery.glob("*.png")} <= pictures
 
 
 def test_page_on_new_classes_finds_and_names_them(folder):
