@@ -212,7 +212,52 @@ def refined(folder: Path) -> str:
     return table(["Banking77, 8 bytes, 500 queries, one split", "codes", "`int8`", "`float16`"], rows)
 
 
+# GPU -----------------------------------------------------------------------------------------------------------------
+
+
+def on_gpu(folder: Path) -> str:
+    """Return what a GPU does in place of one core, and of torch."""
+    record = _record(folder, "gpu")
+    encoding, searching, copied = record["encoding"], record["searching"], record["copy_bytes_per_second"]
+    core = encoding["one_core_rows_per_second"]
+    rows = []
+    for case, name in (
+        ("rows in the memory of the GPU", "gpu_memory"),
+        ("float16 rows in the memory of the CPU", "host_float16"),
+        ("the same, with labels", "host_float16_labelled"),
+    ):
+        speed = encoding[f"{name}_rows_per_second"]
+        line = f"encode {encoding['dimensions']} dimensions to {encoding['bytes']} bytes: {case}"
+        rows.append(
+            [
+                line,
+                f"{speed / 1e6:.1f} million rows/s",
+                f"{speed / core:.0f} times one core" if "labelled" not in name else "",
+            ]
+        )
+    sides = {(side["name"], side["queries"]): side for side in searching["sides"]}
+    gathered = sides["torch, gathered entries", 1]["seconds"]
+    for queries in (1, 8, 64):
+        ours = sides["supquant", queries]
+        speed = f"{ours['seconds'] * 1e3:.1f} ms, {ours['code_bytes_per_second'] / 1e12:.1f} TB/s of codes, "
+        speed += f"{ours['pairs_per_second'] / 1e12:.2f} 10^12 pairs/s"
+        against = f"torch: {gathered * queries / ours['seconds']:.0f} times as long"
+        if queries == 1:
+            scanned, one = ours["code_bytes_per_second"], searching["one_core_bytes_per_second"]
+            against += f"; {scanned / one:.0f} times one core; {scanned / copied:.0%} of what a copy reads and writes"
+        plural = "query" if queries == 1 else "queries"
+        rows.append(
+            [
+                f"search {searching['rows']:,} codes of {searching['bytes']} bytes: {queries} {plural}",
+                speed,
+                against,
+            ]
+        )
+    return table(["", record["gpu"], "compared with"], rows)
+
+
 TABLES: dict[str, Callable[[Path], str]] = {
+    "gpu": on_gpu,
     "searches": searches,
     "tasks": tasks,
     "labels": many_labels,

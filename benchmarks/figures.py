@@ -25,6 +25,7 @@ RECORDS = ROOT / "benchmarks" / "results" / "quality"
 BENCHES = RECORDS.parent
 PAGES = (
     "README.md",
+    "docs/gpu.md",
     "docs/quality.md",
     "docs/settings.md",
     "docs/discover.md",
