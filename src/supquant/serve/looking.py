@@ -66,7 +66,7 @@ _begun: WeakKeyDictionary[Version, dict[Any, tuple[asyncio.Future[Any], Course]]
 class Course:
     """How far some work has come."""
 
-    stage: str = ""
+    stage: str = "waiting for other work"
     done: float = 0.0
 
     def at(self, stage: str, done: float) -> None:

@@ -42,6 +42,7 @@ class BenchCommands(LazyCommands):
         "extend": CommandSource(FITS, "Measure what a few rows of new classes gain."),
         "odd-fits": CommandSource(FITS, "Fit odd vectors: no fit may be wrong without a warning."),
         "audit": CommandSource(FITS, "Measure what an audit finds of planted faults, and what it costs."),
+        "places": CommandSource(FITS, "Measure whether the map of a service shows classes apart."),
         "soak": CommandSource(SERVICES, "Disturb indexes in every way for a while, and check every answer."),
         "serve": CommandSource(SERVICES, "Compare a service with direct searches; load, kill or fuzz it."),
         "cluster": CommandSource(SERVICES, "Fit, encode and search with workers, also when some are lost."),

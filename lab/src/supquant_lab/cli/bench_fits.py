@@ -18,6 +18,7 @@ from supquant_lab.bench.fit import LABELS_COMMAND, bench_fit
 from supquant_lab.bench.gist import bench_gist
 from supquant_lab.bench.labels import SEVERAL_LABELS, SIZES, bench_labels
 from supquant_lab.bench.odd_fits import bench_odd_fits
+from supquant_lab.bench.places import bench_places
 from supquant_lab.cli.bench import (
     JsonFile,
     Quick,
@@ -421,6 +422,45 @@ def audit(
         ],
     )
     return {"benchmark": "audit", "records": records}
+
+
+@benchmark(app)
+def places(
+    datasets: Annotated[
+        str, typer.Option(help="Data sets of one label per row, with commas between.")
+    ] = "banking77,mnist,tinyimagenet",
+    seed: Annotated[int, typer.Option(help="Draws the rows, and seeds the models.")] = 0,
+) -> dict[str, Any]:
+    """Place items by their codes, and count near items on the map that have the same label."""
+    records = [
+        bench_places(load(name), seed=seed, on_step=lambda step: err.print(f"Measuring {step} ..."))
+        for name in datasets.split(",")
+    ]
+    print_facts([("machine", describe(records[0]["machine"]))])
+    print_table(
+        [
+            "near items with the same label",
+            "labels",
+            "rows",
+            "codes",
+            "linear map",
+            "layout",
+            "s",
+            "processor s",
+        ],
+        [
+            [
+                record["dataset"],
+                f"{record['labels']}",
+                f"{record['placed_rows']:,}",
+                *(f"{record['same_label'][name]:.2f}" for name in ("codes", "linear", "neighbours")),
+                f"{record['seconds']:.0f}",
+                f"{record['processor_seconds']:.0f}",
+            ]
+            for record in records
+        ],
+    )
+    return {"benchmark": "places", "records": records}
 
 
 # pictures --------------------------------------------------------------------------------------------------------------------
