@@ -138,8 +138,8 @@ def group_entries(tables: Any, bounds: Any, xp: Any = np) -> tuple[Any, Any]:
     sums = xp.fmin(
         sums_of(bounds, xp).astype(xp.float64), exact.max(axis=2).sum(axis=1)
     )  # without a bound: the second
-    # A sum in float32 is off by less than M roundings of the sum of magnitudes.
-    reach = xp.maximum(sums + 2.0**-23 * M * sizes - low.sum(axis=1), 0.0)
+    # A sum in float32 is off by less than M roundings of the sum of magnitudes. CuPy takes subnormal entries for zeros.
+    reach = xp.maximum(sums + 2.0**-23 * M * sizes + 2.0**-125 * M - low.sum(axis=1), 0.0)
     step = xp.maximum(reach / (most - 1), 1e-60)
     whole = xp.minimum(xp.floor((exact - low[:, :, None]) / step[:, None, None]), most)
     padded = xp.zeros((groups * GROUP_QUERIES, M, K), dtype=xp.uint16)
