@@ -40,6 +40,8 @@ addEventListener("load", async () => {
     document.getElementById("drop").dispatchEvent(new DragEvent("drop", {dataTransfer: bag}));
     await wait(() => document.getElementById("told").textContent);
     seen.picture = document.getElementById("query-looks").textContent;
+    seen.stale = document.getElementById("query").value;
+    seen.order = all("#form label:not([hidden])").map((each) => each.id || each.firstElementChild.id);
     seen.fields = ["text-field", "picture-field"].map((each) => !document.getElementById(each).hidden);
 
     document.getElementById("tab-search").dispatchEvent(new KeyboardEvent("keydown", {key: "ArrowRight"}));
@@ -62,6 +64,7 @@ addEventListener("load", async () => {
     document.getElementById("tab-audit").click();
     await wait(() => all("#findings tbody tr").length);
     seen.kinds = all("#kinds button").map((each) => each.dataset.kind);
+    seen.table = document.getElementById("findings").scrollWidth <= document.getElementById("findings").parentElement.clientWidth;
     seen.suspects = all("#findings tbody tr").length;
     all("#findings input")[0].click(); all("#findings input")[1].click();
     seen.chosen = document.getElementById("chosen").textContent;

@@ -37,7 +37,11 @@ def address(digits, tmp_path_factory):
         for row in range(400):
             picture = png(X[row].reshape(8, 8))
             file.write(json.dumps({"id": row, "picture": _uri(picture)}) + "\n")
-    service = Service({"digits": folder}, n_jobs=1, encoders={"digits": {"picture": encode_digits}})
+    service = Service(
+        {"digits": folder},
+        n_jobs=1,
+        encoders={"digits": {"picture": encode_digits, "text": lambda texts: X[: len(texts)]}},
+    )
     with running(with_probe(make_app(service), SCRIPT)) as found:
         while not _read(found, "/v1/digits/audit")["ready"]:
             time.sleep(0.1)
@@ -68,13 +72,16 @@ def test_everything_on_the_page_works(browse, address, width):
     assert "no_such" in found["refused"]
     assert "A vector of 64 numbers" in found["vector"]
     assert found["picture"].startswith("A picturelooks like 1 (")
-    assert found["fields"] == [False, True]
+    assert found["fields"] == [True, True]
+    assert found["order"][:3] == ["text-field", "picture-field", "query-name"]
+    assert found["stale"] == ""
     assert found["legend"] == [str(each) for each in range(10)]
     assert found["clicked"] == "Nearest to item 7"
     assert found["boxed"] == "400 items selected"
     assert re.fullmatch(r"\d, item \d+", found["keyed"])
     assert found["kinds"][0] == "label"
     assert found["suspects"] >= 2
+    assert found["table"]
     assert found["chosen"] == "2 selected"
     assert found["classes"] == 10
     first, second = (text.split() for text in found["exported"])

@@ -154,7 +154,20 @@ function drawMap() {
   const pen = canvas.getContext("2d"), size = points.ids.length > 5000 ? 1.6 : points.ids.length > 800 ? 3 : 4.5;
   pen.scale(ratio, ratio); pen.globalAlpha = points.ids.length > 5000 ? .6 : .8;
   points.ids.forEach((_, at) => { if (visible(at)) { const [x, y] = place(at); pen.fillStyle = hue(points.label[at]); pen.beginPath(); pen.arc(x, y, size, 0, 7); pen.fill(); } });
+  nameClasses(pen);
   drawn = pen.getImageData(0, 0, canvas.width, canvas.height); drawOver();
+}
+// names are written where most items of a class are, the largest classes first, as long as they do not overlap
+function nameClasses(pen) {
+  const of = new Map(), taken = [], style = getComputedStyle(document.body), middle = values => values.sort((a, b) => a - b)[values.length >> 1];
+  points.ids.forEach((_, at) => { if (points.label[at] >= 0 && visible(at)) { if (!of.has(points.label[at])) of.set(points.label[at], []); of.get(points.label[at]).push(at); } });
+  pen.globalAlpha = 1; pen.font = "12px system-ui, sans-serif"; pen.textAlign = "center"; pen.lineWidth = 3; pen.lineJoin = "round";
+  for (const [number, items] of [...of].sort((a, b) => b[1].length - a[1].length).slice(0, 60)) {
+    const places = items.map(place), x = middle(places.map(each => each[0])), y = middle(places.map(each => each[1])), text = String(points.labels[number]).slice(0, 24), wide = pen.measureText(text).width;
+    if (taken.some(([a, b, c]) => Math.abs(a - x) < (wide + c) / 2 + 4 && Math.abs(b - y) < 15)) continue;
+    taken.push([x, y, wide]);
+    pen.strokeStyle = style.getPropertyValue("--card"); pen.strokeText(text, x, y); pen.fillStyle = style.color; pen.fillText(text, x, y);
+  }
 }
 function drawOver() {
   const pen = $("canvas").getContext("2d"), style = getComputedStyle(document.body);
