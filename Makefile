@@ -44,7 +44,7 @@ $(BIN)/python:
 # Installs what both packages and their tests need, and the library without its extension, which takes no compiler. With --jobs 2
 # the extension is compiled meanwhile.
 $(NEEDED): $(BIN)/python pyproject.toml lab/pyproject.toml $(PIP_CONSTRAINT)
-	$(PIP) --config-settings=wheel.cmake=false '.[test]' ./lab
+	$(PIP) --config-settings=wheel.cmake=false --config-settings=wheel.py-api=py3 '.[test]' ./lab
 	@touch $@
 
 # Wheels are built from sdists, as users of a package index get them, so `dist` has nothing to compile again.
