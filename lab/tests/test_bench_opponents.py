@@ -112,7 +112,15 @@ def test_a_run_that_was_stopped_goes_on_where_it_stopped(measured, tmp_path):
     record = json.loads((tmp_path / f"{cells[0].name}.json").read_text())
     assert record["parameters"] == {"C": 0.1}
     assert record["protocol"] == "paper"
-    assert {"commit", "sources", "lab_sources", "machine", "threads", "load_before"} < record.keys()
+    assert {
+        "commit",
+        "sources",
+        "lab_sources",
+        "method_sources",
+        "machine",
+        "threads",
+        "load_before",
+    } < record.keys()
 
 
 def test_only_ours_is_measured_again_when_the_default_model_changes(measured, tmp_path, monkeypatch):
@@ -124,6 +132,24 @@ def test_only_ours_is_measured_again_when_the_default_model_changes(measured, tm
     monkeypatch.setattr(run, "LAB_SOURCES", run.LAB_SOURCES[1:])
     run.run_cells(cells, tmp_path)
     assert len(measured) == 5
+
+
+def test_only_the_method_that_changed_is_measured_again(measured, tmp_path, monkeypatch):
+    cells = plan_cells(["digits"], ["paper"], ["pq", "signs", "crovca"], seeds=[0])
+    run.run_cells(cells, tmp_path)
+    whole = run.definition_fingerprint
+    monkeypatch.setattr(
+        run,
+        "definition_fingerprint",
+        lambda root, module, name, within: whole(root, module, name, within) + "x" * (name == "AlignedBits"),
+    )
+    run.run_cells(cells, tmp_path)
+    assert measured[3:] == ["paper-digits-crovca-64bits-seed0"]
+
+
+def test_methods_have_fingerprints_of_their_own():
+    methods = ("pq", "lda-pq", "lda-opq", "crovca")
+    assert len({run.fingerprints(method)["method_sources"] for method in methods}) == 4
 
 
 def test_sources_that_make_a_fingerprint_are_there():

@@ -5,6 +5,7 @@ import pytest
 
 from supquant import CodeIndex, SupervisedQuantizer
 from supquant.errors import InputError
+from supquant_lab.bench.fingerprints import GPU_SOURCES
 from supquant_lab.bench.quality import measures, run
 from supquant_lab.bench.quality.comparison import compare
 from supquant_lab.bench.quality.measures import clustered_rightly, measure
@@ -240,39 +241,12 @@ def test_cells_of_other_sources_are_measured_again(measured, tmp_path, monkeypat
     assert len(measured) == 3
 
 
-def test_a_fingerprint_changes_with_statements_alone(tmp_path):
-    (tmp_path / "room").mkdir()
-    file, extension = tmp_path / "room" / "one.py", tmp_path / "room" / "_native.so"
-    seen = set()
-
-    def print_of(text, compiled):
-        file.write_text(text)
-        extension.write_bytes(compiled)
-        seen.add(found := run.fingerprint(tmp_path, ["room"]))
-        return found
-
-    first = print_of('"""What it is."""\n\ndef f():\n    """Return 1."""\n    return 1  # one\n', b"a")
-    assert print_of("def f():\n    return 1\n", b"b") == first
-    print_of("def f():\n    return 2\n", b"b")
-    assert len(seen) == 2
-
-
-def test_sources_that_only_run_on_a_gpu_leave_a_fingerprint_as_it_is(tmp_path):
-    (tmp_path / "kernels" / "cuda").mkdir(parents=True)
-    (tmp_path / "kernels" / "scan.py").write_text("a = 1\n")
-    before = run.fingerprint(tmp_path, ["kernels"])
-    (tmp_path / "kernels" / "cuda" / "scan.py").write_text("a = 2\n")
-    assert run.fingerprint(tmp_path, ["kernels"]) == before
-    (tmp_path / "kernels" / "cuda.py").write_text("a = 2\n")
-    assert run.fingerprint(tmp_path, ["kernels"]) != before
-
-
 def test_sources_that_make_a_fingerprint_are_there():
     import supquant
     import supquant_lab
 
     for package, names in (
-        (supquant, (*run.SOURCES, *run.GPU_SOURCES)),
+        (supquant, (*run.SOURCES, *GPU_SOURCES)),
         (supquant_lab, run.PROTOCOL),
     ):
         for name in names:

@@ -1,42 +1,43 @@
-"""Report: measuring cells one by one, each into its own record, which a later run skips."""
+"""Report: the cells of all methods, measured one by one, and what their figures depend on."""
 
 from __future__ import annotations
 
-import json
-import os
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from threadpoolctl import threadpool_limits
-
 import supquant
 import supquant_lab
+from supquant_lab.bench.fingerprints import definition_fingerprint, fingerprint
 from supquant_lab.bench.opponents.measure import measure
 from supquant_lab.bench.opponents.plan import Cell
 from supquant_lab.bench.quality.run import SOURCES as OUR_SOURCES
-from supquant_lab.bench.quality.run import _commit, fingerprint
-from supquant_lab.machine import describe_machine
-from supquant_lab.records import read_records, write_record
+from supquant_lab.bench.resumable import measure_missing, read_benchmark
+from supquant_lab.methods import find_method
 
 Record = dict[str, Any]
 
 OURS = "sq"
 """The default model. Cells of other methods do not change with it."""
 
-OTHER_SOURCES = ("baselines", "clustering.py", "codec")
-"""Sources of the library that determine the figures of the other methods."""
+OTHER_SOURCES = ("baselines/optimized_product.py", "baselines/product.py", "clustering.py")
+"""Sources of the library that determine the figures of the other methods.
+
+The codec is none of them: there is one nearest codeword and one sum of entries, and tests hold the codec to them.
+"""
 
 LAB_SOURCES = (
     "bench/opponents/measure.py",
     "datasets",
-    "methods/opponents",
+    "methods/opponents/validation.py",
     "problem.py",
     "quality.py",
     "splits.py",
 )
-"""Sources of the lab that determine what is measured."""
+"""Sources of the lab that determine what is measured, whatever the method."""
+
+METHODS = "supquant_lab.methods"
+"""The package of the methods. A cell depends on the class of its method there, and on what that names, but on no other method."""
 
 
 def run_cells(
@@ -46,48 +47,33 @@ def run_cells(
     n_jobs: int | None = None,
     on_cell: Callable[[int, str], None] | None = None,
 ) -> list[Record]:
-    """Measure cells, and return the records of all of them.
+    """Measure cells that have no record of the present code in a folder, and return the records of all of them.
 
-    A cell is skipped if its record is in the folder and was made by the same sources. `n_jobs` and `on_cell` are as `n_jobs` and
-    `on_case` of `supquant_lab.bench.quality.run.run_cases`.
+    `n_jobs` and `on_cell` are as `n_jobs` and `on_case` of `supquant_lab.bench.quality.run.run_cases`.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    library = Path(supquant.__file__).parent
-    sources = {
-        ours: {
-            "sources": fingerprint(library, OUR_SOURCES if ours else OTHER_SOURCES),
-            "lab_sources": fingerprint(Path(supquant_lab.__file__).parent, LAB_SOURCES),
-        }
-        for ours in (True, False)
+    sources = {method: fingerprints(method) for method in {cell.method for cell in cells}}
+
+    def measured(cell: Cell) -> Record:
+        figures, parameters = measure(cell, n_jobs)
+        own = {"benchmark": "opponents", **cell._asdict(), "figures": figures}
+        return {**own, "parameters": parameters, "threads": n_jobs}
+
+    return measure_missing(
+        cells, folder, measured, lambda cell: sources[cell.method], n_jobs=n_jobs, on_cell=on_cell
+    )
+
+
+def fingerprints(method: str) -> dict[str, str]:
+    """Return the fingerprints that records of a method and of the present code have."""
+    library, lab = Path(supquant.__file__).parent, Path(supquant_lab.__file__).parent
+    kind = find_method(method)
+    return {
+        "sources": fingerprint(library, OUR_SOURCES if method == OURS else OTHER_SOURCES),
+        "lab_sources": fingerprint(lab, LAB_SOURCES),
+        "method_sources": definition_fingerprint(lab.parent, kind.__module__, kind.__name__, METHODS),
     }
-    shared = {"commit": _commit(), "threads": n_jobs, "machine": describe_machine()}
-    records = []
-    for number, cell in enumerate(cells, 1):
-        made_by = sources[cell.method == OURS]
-        path = folder / f"{cell.name}.json"
-        record = json.loads(path.read_text()) if path.is_file() else None
-        if record is None or any(record[name] != value for name, value in made_by.items()):
-            if on_cell is not None:
-                on_cell(number, cell.name)
-            load, began = os.getloadavg()[0], time.perf_counter()
-            with threadpool_limits(n_jobs):
-                figures, parameters = measure(cell, n_jobs)
-            record = {
-                "benchmark": "opponents",
-                **cell._asdict(),
-                "figures": figures,
-                "parameters": parameters,
-                "seconds": time.perf_counter() - began,
-                "load_before": load,
-                **made_by,
-                **shared,
-            }
-            write_record(path, record)
-        records.append(record)
-    return records
 
 
 def read_folder(folder: Path) -> list[Record]:
     """Return the records of a folder."""
-    found = [record.content for record in read_records(folder)]
-    return [content for content in found if content.get("benchmark") == "opponents"]
+    return read_benchmark(folder, "opponents")
