@@ -263,3 +263,16 @@ TABLES: dict[str, Callable[[Path], str]] = {
     "labels": many_labels,
     "refine": refined,
 }
+
+
+# figures in sentences ----------------------------------------------------------------------------------------------------
+
+
+def index_pq_times(folder: Path) -> str:
+    """Return how many times faster than `IndexPQ` one query is, from the slowest to the fastest processor."""
+    case = "IndexPQ over ours: uniform codes, 64 bits, 1 query"
+    times = [_measured(_record(folder, f"search-{name}"))[case] for name in MACHINES]
+    return f"{_times(min(times))} to {_times(max(times))}"
+
+
+FIGURES: dict[str, Callable[[Path], str]] = {"index_pq_times": index_pq_times}

@@ -3,26 +3,30 @@
 python benchmarks/figures.py            # writes what differs: `make figures`
 python benchmarks/figures.py --check    # only says what differs, and which records are older than the code
 
-A table stands between `<!-- figures: NAME -->` and `<!-- end of figures -->`.
+A table stands between `<!-- figures: NAME -->` and `<!-- end of figures -->`, and a figure in a sentence between
+`<!-- figure: NAME -->` and `<!-- end -->`.
 """
 
 from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from bench_tables import FIGURES
 from bench_tables import TABLES as BENCH_TABLES
+from paper_tables import TABLES as PAPER_TABLES
 from pictures import draw_open, draw_settings
-from recorded import LENGTHS, MANY_CLASSES, NAMES, NONE, ONE_LABEL, Results, number
+from recorded import LENGTHS, MANY_CLASSES, NAMES, NONE, ONE_LABEL, Results, best_bold, number
 
 from supquant_lab.table import markdown_lines as table
 
 ROOT = Path(__file__).parents[1]
 RECORDS = ROOT / "benchmarks" / "results" / "quality"
 BENCHES = RECORDS.parent
+CELLS = ROOT / "docs" / "results"
 PAGES = (
     "README.md",
     "docs/gpu.md",
@@ -30,6 +34,7 @@ PAGES = (
     "docs/settings.md",
     "docs/discover.md",
     "docs/speed.md",
+    "docs/maintainers/comparison.md",
     "docs/maintainers/measurements.md",
 )
 PICTURES: dict[str, Callable[[Results, Path], None]] = {
@@ -38,15 +43,7 @@ PICTURES: dict[str, Callable[[Results, Path], None]] = {
 }
 
 BLOCK = re.compile(r"(?<=<!-- figures: )(\w+)( -->\n\n).*?(?=\n\n<!-- end of figures -->)", re.DOTALL)
-
-Row = Sequence[str]
-
-
-def best_bold(values: Sequence[float | None], decimals: int = 3) -> list[str]:
-    """Return numbers, of which all that round to the largest are bold."""
-    texts = [number(value, decimals) for value in values]
-    top = number(max((value for value in values if value is not None), default=None), decimals)
-    return [f"**{text}**" if text == top != NONE else text for text in texts]
+FIGURE = re.compile(r"(?<=<!-- figure: )(\w+)( -->).*?(?=<!-- end -->)", re.DOTALL)
 
 
 # tables ------------------------------------------------------------------------------------------------------------------
@@ -206,13 +203,20 @@ TABLES: dict[str, Callable[[Results], str]] = {
 
 
 def rendered(text: str, results: Results) -> str:
-    """Return a page with its tables rendered."""
+    """Return a page with its tables and figures rendered."""
 
     def of_block(block: re.Match[str]) -> str:
         name = block[1]
-        return f"{name}{block[2]}{BENCH_TABLES[name](BENCHES) if name in BENCH_TABLES else TABLES[name](results)}"
+        if name in BENCH_TABLES:
+            made = BENCH_TABLES[name](BENCHES)
+        elif name in PAPER_TABLES:
+            made = PAPER_TABLES[name](CELLS)
+        else:
+            made = TABLES[name](results)
+        return f"{name}{block[2]}{made}"
 
-    return BLOCK.sub(of_block, text)
+    text = BLOCK.sub(of_block, text)
+    return FIGURE.sub(lambda figure: f"{figure[1]}{figure[2]}{FIGURES[figure[1]](BENCHES)}", text)
 
 
 def main(*arguments: str) -> int:

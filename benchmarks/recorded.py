@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import mean
 
@@ -49,3 +50,10 @@ class Results:
 def number(value: float | None, decimals: int = 3) -> str:
     """Return a fraction without its leading zero; a dash if there is none."""
     return NONE if value is None else f"{value:.{decimals}f}".replace("0.", ".", 1)
+
+
+def best_bold(values: Sequence[float | None], decimals: int = 3) -> list[str]:
+    """Return numbers, of which all that round to the largest are bold."""
+    texts = [number(value, decimals) for value in values]
+    top = number(max((value for value in values if value is not None), default=None), decimals)
+    return [f"**{text}**" if text == top != NONE else text for text in texts]

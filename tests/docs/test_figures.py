@@ -50,6 +50,7 @@ def copied(figures, tmp_path, monkeypatch):
         ("quality.md", "| **.", "| **9."),
         ("speed.md", "| 1.8 / 8.5", "| 1.9 / 8.5"),
         ("maintainers/measurements.md", " microseconds |", "0 microseconds |"),
+        ("maintainers/comparison.md", "(.159, 69)", "(.159, 70)"),
     ],
 )
 def test_a_typed_figure_is_found_and_written_over(copied, capsys, name, figure, typed):
@@ -71,7 +72,18 @@ def test_a_record_of_other_sources_is_named(copied, capsys):
 
 def test_every_table_of_the_pages_has_a_renderer(copied):
     shown = {match[1] for name in copied.PAGES for match in copied.BLOCK.finditer((ROOT / name).read_text())}
-    assert shown == {*copied.TABLES, *copied.BENCH_TABLES}
+    assert shown == {*copied.TABLES, *copied.BENCH_TABLES, *copied.PAPER_TABLES}
+    told = {match[1] for name in copied.PAGES for match in copied.FIGURE.finditer((ROOT / name).read_text())}
+    assert told == {*copied.FIGURES}
+
+
+def test_a_typed_figure_in_a_sentence_is_written_over(copied):
+    page = copied.ROOT / "README.md"
+    right = page.read_text()
+    page.write_text(right.replace(" to 14.5<!-- end -->", " to 15.0<!-- end -->"))
+    assert page.read_text() != right
+    copied.main()
+    assert page.read_text() == right
 
 
 def test_the_best_figures_of_a_row_are_bold(figures):
