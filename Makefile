@@ -6,7 +6,7 @@
 # make develop   an editable install, for work on the Python side
 # make lint      the first part of make test
 # make quality   measure the default model in half an hour, and show what moved since the records in benchmarks/results/quality
-# make figures   write the tables and the picture of README.md and docs/ from these records
+# make figures   write the tables and the pictures of README.md and docs/ from the records
 # make integrations  the tests of tests/integrations with the newest versions of all tools there, in an environment of its own
 # make gallery   draw the pictures of docs/gallery from what the examples find, with Chromium
 # make docs      build the pages of docs/ and the API reference into build/docs/index.html; a warning is an error

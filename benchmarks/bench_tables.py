@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from supquant_lab.bench.opponents.run import read_folder
+from supquant_lab.cli.opponent_tables import compared
 from supquant_lab.table import markdown_lines as table
 
 Record = Mapping[str, Any]
@@ -212,6 +214,14 @@ def refined(folder: Path) -> str:
     return table(["Banking77, 8 bytes, 500 queries, one split", "codes", "`int8`", "`float16`"], rows)
 
 
+# others ------------------------------------------------------------------------------------------------------------------
+
+
+def lost(folder: Path) -> str:
+    """Return where another method is better than ours."""
+    return compared(read_folder(folder / "opponents"), lost=True)
+
+
 # GPU -----------------------------------------------------------------------------------------------------------------
 
 
@@ -262,6 +272,7 @@ TABLES: dict[str, Callable[[Path], str]] = {
     "tasks": tasks,
     "labels": many_labels,
     "refine": refined,
+    "lost": lost,
 }
 
 

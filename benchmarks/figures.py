@@ -21,6 +21,8 @@ from paper_tables import TABLES as PAPER_TABLES
 from pictures import draw_open, draw_settings
 from recorded import LENGTHS, MANY_CLASSES, NAMES, NONE, ONE_LABEL, Results, best_bold, number
 
+from supquant_lab.bench.opponents.run import read_folder
+from supquant_lab.cli import opponent_tables
 from supquant_lab.table import markdown_lines as table
 
 ROOT = Path(__file__).parents[1]
@@ -29,6 +31,7 @@ BENCHES = RECORDS.parent
 CELLS = ROOT / "docs" / "results"
 PAGES = (
     "README.md",
+    "docs/alternatives.md",
     "docs/gpu.md",
     "docs/quality.md",
     "docs/settings.md",
@@ -36,6 +39,7 @@ PAGES = (
     "docs/speed.md",
     "docs/maintainers/comparison.md",
     "docs/maintainers/measurements.md",
+    "docs/maintainers/opponents.md",
 )
 PICTURES: dict[str, Callable[[Results, Path], None]] = {
     "docs/open.png": draw_open,
@@ -216,6 +220,8 @@ def rendered(text: str, results: Results) -> str:
         return f"{name}{block[2]}{made}"
 
     text = BLOCK.sub(of_block, text)
+    if opponent_tables.BEGIN in text:
+        text = opponent_tables.rendered(text, read_folder(BENCHES / "opponents"))
     return FIGURE.sub(lambda figure: f"{figure[1]}{figure[2]}{FIGURES[figure[1]](BENCHES)}", text)
 
 

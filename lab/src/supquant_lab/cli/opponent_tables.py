@@ -6,11 +6,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from statistics import mean
+from itertools import product
+from statistics import fmean
 from typing import Any
 
 from supquant.errors import InputError
-from supquant_lab.bench.opponents.plan import BITS, COMPARED, DATA, PROTOCOLS
+from supquant_lab.bench.opponents.plan import BITS, COMPARED, DATA, PROTOCOLS, REFERENCES
 from supquant_lab.table import markdown_lines
 
 BEGIN, END = "<!-- tables of records: begin -->", "<!-- tables of records: end -->"
@@ -33,6 +34,20 @@ Column = tuple[str, int | None]
 Figures = dict[str, list[float]]
 """The figures of all seeds, by name."""
 
+Cells = Mapping[tuple[str, Column], Figures]
+"""The figures of all methods on all data sets of a protocol."""
+
+OURS = REFERENCES[0]
+
+QUERIES: Mapping[tuple[str, str], str] = {
+    ("open", "map_known"): "known and new classes (`open`), queries of known ones",
+    ("open", "map_new"): "known and new classes (`open`), queries of new ones",
+    ("unlabelled", "map"): "known classes, items without labels (`unlabelled`)",
+    ("unseen", "map"): "new classes alone (`unseen`)",
+    ("paper", "map"): "known classes, items with labels (`paper`)",
+}
+"""What queries and items are, by protocol and figure."""
+
 
 def rendered(page: str, records: Iterable[Mapping[str, Any]]) -> str:
     r"""Return the page with the tables of records between its two comments.
@@ -52,7 +67,38 @@ def rendered(page: str, records: Iterable[Mapping[str, Any]]) -> str:
     _, end, after = rest.partition(END)
     if not begin or not end:
         raise InputError(f"the page has no place for tables: a line {BEGIN!r}, and a line {END!r} after it")
-    return f"{before}{BEGIN}\n\n{tables(records)}\n\n{END}{after}"
+    records = list(records)
+    parts = "\n\n".join(filter(None, (summary(records), tables(records))))
+    return f"{before}{BEGIN}\n\n{parts}\n\n{END}{after}"
+
+
+def summary(records: Iterable[Mapping[str, Any]]) -> str:
+    """Return a heading, and the table of `compared`; nothing if ours was measured nowhere."""
+    table = compared(records)
+    return table and f"### Ours and the best of the others\n\n{table}"
+
+
+def compared(records: Iterable[Mapping[str, Any]], *, lost: bool = False) -> str:
+    """Return a table of our figures and those of the best other methods, of which all that are better than ours are bold.
+
+    A row is a data set and a kind of queries. It is left out if it has no figures of ours, or of no other method. With `lost`, it
+    is also left out if no other method is better.
+    """
+    rows = []
+    usual = {protocol: cells for (protocol, bits), cells in _by_protocol(records).items() if bits == BITS}
+    for protocol in (name for name in PROTOCOLS if name in usual):
+        table = _Table(protocol, BITS, usual[protocol])
+        for field, column in product(table.fields, table.columns):
+            measured = [name for name in table.methods if (name, column) in table.cells]
+            if OURS not in measured or len(measured) == 1:
+                continue
+            best = [table.best_text(column, field, is_small=is_small) for is_small in (True, False)]
+            if not lost or any("**" in text for text in best):
+                ours = table.text(OURS, column, field)
+                rows.append([QUERIES[protocol, field], _title(column), ours, *best])
+    few = f"best other of at most {SMALL} bytes"
+    header = ["queries and items", "data", "supquant, 8 bytes", few, "best other of more bytes"]
+    return markdown_lines(header, rows) if rows else ""
 
 
 def tables(records: Iterable[Mapping[str, Any]]) -> str:
@@ -60,18 +106,29 @@ def tables(records: Iterable[Mapping[str, Any]]) -> str:
 
     The best of a column is bold: once among methods of at most `SMALL` bytes, once among the others.
     """
+    records = list(records)
+    found = _by_protocol(records)
+    seeds = sorted({record["seed"] for record in records})
+    order = sorted(found, key=lambda key: (key[1] != BITS, key[1], PROTOCOLS.index(key[0])))
+    parts = [_Table(protocol, bits, found[protocol, bits]).markdown() for protocol, bits in order]
+    return "\n\n".join([f"Seeds of the splits: {', '.join(map(str, seeds)) or 'none'}.", *parts])
+
+
+def _by_protocol(records: Iterable[Mapping[str, Any]]) -> Mapping[tuple[str, int], Cells]:
+    """Return the figures of cells by protocol and code length."""
     found: dict[tuple[str, int], dict[tuple[str, Column], Figures]] = defaultdict(
         lambda: defaultdict(lambda: defaultdict(list))
     )
-    seeds: set[int] = set()
     for record in records:
-        seeds.add(record["seed"])
         column = record["data"], record["rows"]
         for name, value in record["figures"].items():
             found[record["protocol"], record["bits"]][record["method"], column][name].append(value)
-    order = sorted(found, key=lambda key: (key[1] != BITS, key[1], PROTOCOLS.index(key[0])))
-    parts = [_Table(protocol, bits, found[protocol, bits]).markdown() for protocol, bits in order]
-    return "\n\n".join([f"Seeds of the splits: {', '.join(map(str, sorted(seeds))) or 'none'}.", *parts])
+    return found
+
+
+def _title(column: Column) -> str:
+    name, rows = column
+    return name if rows is None else f"{name}, {rows:,} rows"
 
 
 @dataclass
@@ -80,7 +137,7 @@ class _Table:
 
     protocol: str
     bits: int
-    cells: Mapping[tuple[str, Column], Figures]
+    cells: Cells
 
     @property
     def fields(self) -> tuple[str, ...]:
@@ -105,7 +162,7 @@ class _Table:
 
     def markdown(self) -> str:
         """Return the heading and the table."""
-        titles = [name if rows is None else f"{name}, {rows:,} rows" for name, rows in self.columns]
+        titles = [_title(column) for column in self.columns]
         times = (f"{self.columns[0][0]}: tuning, s", "fit, s", "encoding, µs per item")
         lines = [
             [
@@ -123,7 +180,7 @@ class _Table:
     def bytes_of(self, method: str) -> list[float]:
         """Return the bytes of an item by data set."""
         return [
-            mean(figures["bytes_per_item"]) for (name, _), figures in self.cells.items() if name == method
+            fmean(figures["bytes_per_item"]) for (name, _), figures in self.cells.items() if name == method
         ]
 
     def is_small(self, method: str) -> bool:
@@ -150,14 +207,29 @@ class _Table:
             texts.append(f"**{text}**" if text == max(rivals) else text)
         return " / ".join(texts)
 
+    def best_text(self, column: Column, field: str, *, is_small: bool) -> str:
+        """Return the best other method of few or of many bytes and its figure, bold if it is better than ours; or a dash."""
+        figures = {
+            name: self.text(name, column, field)
+            for name in self.methods
+            if name != OURS and (name, column) in self.cells and self.is_small(name) == is_small
+        }
+        if not figures:
+            return "-"
+        name = max(figures, key=figures.__getitem__)
+        text = f"`{name}` {figures[name]}"
+        return f"**{text}**" if figures[name] > self.text(OURS, column, field) else text
+
     def text(self, method: str, column: Column, field: str) -> str:
         """Return the mean over seeds with three decimals. Texts of fractions are in the order of the fractions."""
-        return f"{mean(self.cells[method, column][field]):.3f}".removeprefix("0")
+        return f"{fmean(self.cells[method, column][field]):.3f}".removeprefix("0")
 
     def time_texts(self, method: str) -> list[str]:
         """Return the times on the first data set."""
         figures = self.cells.get((method, self.columns[0]))
         if figures is None:
             return ["-"] * 3
-        tuning, fit, encoding = (mean(figures[name]) for name in ("tune_seconds", "fit_seconds", "encode_us"))
+        tuning, fit, encoding = (
+            fmean(figures[name]) for name in ("tune_seconds", "fit_seconds", "encode_us")
+        )
         return [f"{tuning:.0f}" if tuning >= 0.5 else "-", f"{fit:.1f}", f"{encoding:,.0f}"]
