@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from supquant_lab.bench.opponents.run import read_folder
+from supquant_lab.bench.opponents.run import read_folder as read_opponents
+from supquant_lab.bench.quality.run import read_folder as read_quality
 from supquant_lab.cli.opponent_tables import compared
 from supquant_lab.table import markdown_lines as table
 
@@ -217,9 +218,14 @@ def refined(folder: Path) -> str:
 # others ------------------------------------------------------------------------------------------------------------------
 
 
+def ours_and_best(folder: Path) -> str:
+    """Return our figures and those of the best other methods."""
+    return compared(read_opponents(folder / "opponents"))
+
+
 def lost(folder: Path) -> str:
     """Return where another method is better than ours."""
-    return compared(read_folder(folder / "opponents"), lost=True)
+    return compared(read_opponents(folder / "opponents"), lost=True)
 
 
 # GPU -----------------------------------------------------------------------------------------------------------------
@@ -272,6 +278,7 @@ TABLES: dict[str, Callable[[Path], str]] = {
     "tasks": tasks,
     "labels": many_labels,
     "refine": refined,
+    "compared": ours_and_best,
     "lost": lost,
 }
 
@@ -286,4 +293,17 @@ def index_pq_times(folder: Path) -> str:
     return f"{_times(min(times))} to {_times(max(times))}"
 
 
-FIGURES: dict[str, Callable[[Path], str]] = {"index_pq_times": index_pq_times}
+def quality_splits(folder: Path) -> str:
+    """Return what the tables of quality.md are means of."""
+    records = [each for each in read_quality(folder / "quality") if each["kind"] == "unlabelled"]
+    rows = {each["data"]: each["rows"] for each in records}
+    splits = len({each["seed"] for each in records})
+    (others,) = {rows[name] for name in ("cifar10", "mnist")}
+    drawn = f"{rows['tinyimagenet']:,} rows of Tiny-ImageNet and {others:,} rows of the others"
+    return f"{splits} splits of all of Banking77, {drawn}"
+
+
+FIGURES: dict[str, Callable[[Path], str]] = {
+    "index_pq_times": index_pq_times,
+    "quality_splits": quality_splits,
+}

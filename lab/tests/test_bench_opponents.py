@@ -9,7 +9,7 @@ from supquant_lab.bench.opponents import run
 from supquant_lab.bench.opponents.measure import measure
 from supquant_lab.bench.opponents.plan import COMPARED, Cell, plan_cells
 from supquant_lab.cell import run_cells
-from supquant_lab.cli.opponent_tables import BEGIN, END, compared, rendered, summary, tables
+from supquant_lab.cli.opponent_tables import BEGIN, END, compared, rendered, tables
 from supquant_lab.datasets import load
 from supquant_lab.methods import METHODS, OPPONENTS, Settings
 
@@ -222,7 +222,7 @@ def test_code_lengths_have_tables_of_their_own_after_the_usual_one():
     assert text.index(".640") < text.index(", codes of 2 bytes") < text.index(".160")
 
 
-def test_the_summary_names_the_best_others_and_marks_those_that_are_better():
+def test_a_short_table_names_the_best_others_and_marks_those_that_are_better():
     records = [
         record("sq", protocol="open", map=0.7, map_known=0.9, map_new=0.5),
         record("pq", protocol="open", map=0.6, map_known=0.6, map_new=0.6),
@@ -234,9 +234,10 @@ def test_the_summary_names_the_best_others_and_marks_those_that_are_better():
         record("pq", bits=16, map=0.2),
         record("pq", protocol="unseen", map=0.2),
     ]
-    rows = [[each.strip() for each in line.split("|")[2:-1]] for line in summary(records).splitlines()[4:]]
-    assert compared(records, lost=True).splitlines()[2:] == [summary(records).splitlines()[5]]
-    assert compared(records[4:6], lost=True) == summary(records[6:]) == ""
+    lines = compared(records).splitlines()[2:]
+    rows = [[each.strip() for each in line.split("|")[2:-1]] for line in lines]
+    assert compared(records, lost=True).splitlines()[2:] == [lines[1]]
+    assert compared(records[4:6], lost=True) == compared(records[6:]) == ""
     assert rows == [
         ["banking77", ".900", "`lda-pq` .700", "`cosine` .650"],
         ["banking77", ".500", "**`pq` .600**", "`cosine` .500"],
@@ -252,9 +253,7 @@ def test_a_page_without_a_place_for_tables_is_refused():
 def test_the_page_has_the_tables_of_the_records():
     records = run.read_folder(ROOT / "benchmarks" / "results" / "opponents")
     page = PAGE.read_text(encoding="utf-8")
-    assert rendered(page, records) == page, (
-        "run supquant bench opponents --results benchmarks/results/opponents --page docs/maintainers/opponents.md"
-    )
+    assert rendered(page, records) == page, "run `make figures`"
     assert {each["method"] for each in records} <= set(COMPARED)
 
 

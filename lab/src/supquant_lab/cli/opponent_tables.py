@@ -67,15 +67,7 @@ def rendered(page: str, records: Iterable[Mapping[str, Any]]) -> str:
     _, end, after = rest.partition(END)
     if not begin or not end:
         raise InputError(f"the page has no place for tables: a line {BEGIN!r}, and a line {END!r} after it")
-    records = list(records)
-    parts = "\n\n".join(filter(None, (summary(records), tables(records))))
-    return f"{before}{BEGIN}\n\n{parts}\n\n{END}{after}"
-
-
-def summary(records: Iterable[Mapping[str, Any]]) -> str:
-    """Return a heading, and the table of `compared`; nothing if ours was measured nowhere."""
-    table = compared(records)
-    return table and f"### Ours and the best of the others\n\n{table}"
+    return f"{before}{BEGIN}\n\n{tables(records)}\n\n{END}{after}"
 
 
 def compared(records: Iterable[Mapping[str, Any]], *, lost: bool = False) -> str:
