@@ -4,7 +4,7 @@ python benchmarks/figures.py            # writes what differs: `make figures`
 python benchmarks/figures.py --check    # only says what differs, and which records are older than the code
 
 A table stands between `<!-- figures: NAME -->` and `<!-- end of figures -->`, and a figure in a sentence between
-`<!-- figure: NAME -->` and `<!-- end -->`.
+`<!-- figure: NAME -->` and `<!-- end -->`, which must not begin a line: Markdown would end the paragraph.
 """
 
 from __future__ import annotations
