@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from recorded import NAMES
+
 from supquant_lab.bench.opponents.run import read_folder as read_opponents
 from supquant_lab.bench.quality.run import read_folder as read_quality
 from supquant_lab.cli.opponent_tables import compared
@@ -272,6 +274,20 @@ def on_gpu(folder: Path) -> str:
     return table(["", record["gpu"], "compared with"], rows)
 
 
+def places(folder: Path) -> str:
+    """Return how often near items on a map have the same label."""
+    return table(
+        ["near items with the same label", "by codes", "layout of the graph", "linear map"],
+        [
+            [
+                NAMES[each["dataset"]],
+                *(_short(each["same_label"][of]) for of in ("codes", "neighbours", "linear")),
+            ]
+            for each in _record(folder, "places")["records"]
+        ],
+    )
+
+
 TABLES: dict[str, Callable[[Path], str]] = {
     "gpu": on_gpu,
     "searches": searches,
@@ -280,6 +296,7 @@ TABLES: dict[str, Callable[[Path], str]] = {
     "refine": refined,
     "compared": ours_and_best,
     "lost": lost,
+    "places": places,
 }
 
 

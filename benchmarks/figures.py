@@ -36,6 +36,7 @@ PAGES = (
     "docs/quality.md",
     "docs/settings.md",
     "docs/discover.md",
+    "docs/serving.md",
     "docs/speed.md",
     "docs/maintainers/comparison.md",
     "docs/maintainers/measurements.md",

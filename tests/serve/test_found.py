@@ -88,7 +88,8 @@ def test_groups_of_items_are_listed_and_get_a_name(grown, grown_folder, start):
 
 
 def test_an_index_of_a_model_without_found_classes_has_no_groups(service):
-    assert service.get("/v1/things/found").json() == {"ready": True, "groups": []}
+    version = service.get("/v1/things").json()["version"]
+    assert service.get("/v1/things/found").json() == {"ready": True, "groups": [], "version": version}
 
 
 @pytest.mark.parametrize("width", [1280, 390])

@@ -7,6 +7,7 @@ and pictures, and ``things.audit.parquet``, a table of findings that `supquant a
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +28,7 @@ from supquant.serve.calls import Call, operation
 from supquant.serve.fields import FLAG, IDS, INTEGER, NUMBER, OBJECT, TEXT, described, list_of
 from supquant.serve.limits import RefusalError
 from supquant.serve.mapping import layout, lays_out
-from supquant.serve.meanings import class_shares, explain
+from supquant.serve.meanings import explain, look_like
 from supquant.serve.searching import read_query
 from supquant.serve.served import ServedIndex, Version
 
@@ -48,6 +49,9 @@ SAMPLED = 100
 PATIENCE = 1.0
 """The time that a request waits for a map or an audit, in seconds. The work continues, and a later request gets the result."""
 
+MAX_PAUSE = 10.0
+"""The time within which a client asks again for work under way, in seconds."""
+
 LABEL_NAMES = ("label", "labels", "class", "category", "target", "y")
 """Names of columns that are taken for the labels of items."""
 
@@ -55,11 +59,9 @@ _READY = {
     "ready": described("False while the work is under way: ask again.", FLAG),
     "stage": described("What is done now, while the work is under way.", TEXT),
     "done": described("The finished fraction of the work, from 0 to 1, while it is under way.", NUMBER),
+    "version": described("The version of the index that was looked at.", TEXT),
 }
 _COLUMN = {"column": described("The column of labels.", {"type": ["string", "null"]})}
-
-_begun: WeakKeyDictionary[Version, dict[Any, tuple[asyncio.Future[Any], Course]]] = WeakKeyDictionary()
-"""The maps and audits of each version, under way or finished, by the function that makes them and the column of labels."""
 
 
 @dataclass
@@ -74,6 +76,28 @@ class Course:
         self.stage, self.done = stage, done
 
 
+@dataclass(eq=False)
+class Work:
+    """A map or an audit, under way or finished."""
+
+    task: asyncio.Future[Any]
+    course: Course
+    version: str
+    ended: float = 0.0
+    told: bool = False
+
+    def is_awaited(self) -> bool:
+        """Return whether a client that asked for it may ask again."""
+        return not self.task.done() or (not self.told and time.monotonic() - self.ended < MAX_PAUSE)
+
+
+_begun: WeakKeyDictionary[Version, dict[Any, Work]] = WeakKeyDictionary()
+"""The maps and audits of each version, by the function that makes them and the column of labels."""
+
+_last: WeakKeyDictionary[ServedIndex, dict[Any, Work]] = WeakKeyDictionary()
+"""Those of each index that were begun last."""
+
+
 @operation(
     "GET",
     "/v1/{index}/map",
@@ -85,6 +109,9 @@ class Course:
         "x": list_of(NUMBER),
         "y": list_of(NUMBER),
         "label": described("The number of each item's label, -1 for none.", list_of(INTEGER)),
+        "looks": described(
+            "The number of the label that each item probably has by its code, -1 for none.", list_of(INTEGER)
+        ),
         "labels": {"type": "array"},
         "layout": described(
             "`neighbours` if near items are near on the map, `linear` without the extra `map`.", TEXT
@@ -137,29 +164,38 @@ async def _once(
 ) -> Any:
     """Return the result of some work for a column of labels, which is done once per version of the index.
 
-    While it is under way, the answer is that it is not ready.
+    While it is under way, the answer is that it is not ready. Changes do not start it again: whoever
+    asked gets what was begun, and the next client that of the present version.
     """
     key = work, call.parameters().get("label")
-    begun = _begun.setdefault(call.version, {})
-    if key not in begun:
-        course = Course()
-        begun[key] = (
-            asyncio.ensure_future(
-                call.in_thread(work, call.index, _item_table(call), key[1], course, kind="view")
-            ),
-            course,
-        )
+    begun, last = _begun.setdefault(call.version, {}), _last.setdefault(call.served, {})
+    found = begun.get(key) or last.get(key)
+    if found is None or not (found is begun.get(key) or found.is_awaited()):
+        found = begun[key] = last[key] = _begin(call, *key)
 
-        def forget_failure(done: asyncio.Future[Any]) -> None:
-            if (
-                done.cancelled() or done.exception() is not None
-            ):  # it is not kept: clients may draw any number of labels
-                begun.pop(key, None)
+        def forget_failure(task: asyncio.Future[Any], failed: Work = found) -> None:
+            failed.ended = time.monotonic()
+            if task.cancelled() or task.exception() is not None:  # clients may draw any number of labels
+                for kept in (begun, last):
+                    if kept.get(key) is failed:
+                        del kept[key]
 
-        begun[key][0].add_done_callback(forget_failure)
-    asked, course = begun[key]
-    await asyncio.wait([asked], timeout=min(PATIENCE, call.service.limits.deadline / 2))
-    return asked.result() if asked.done() else {"ready": False, "stage": course.stage, "done": course.done}
+        found.task.add_done_callback(forget_failure)
+    await asyncio.wait([found.task], timeout=min(PATIENCE, call.service.limits.deadline / 2))
+    if not found.task.done():
+        return {"ready": False, "stage": found.course.stage, "done": found.course.done}
+    found.told = True
+    return {**found.task.result(), "version": found.version}
+
+
+def _begin(
+    call: Call,
+    work: Callable[[CodeIndex, ItemTable, str | None, Course], dict[str, Any]],
+    label: str | None,
+) -> Work:
+    course = Course()
+    doing = call.in_thread(work, call.index, _item_table(call), label, course, kind="view")
+    return Work(asyncio.ensure_future(doing), course, call.version.name)
 
 
 def _map_of(index: CodeIndex, items: ItemTable, wanted: str | None, course: Course) -> dict[str, Any]:
@@ -167,15 +203,18 @@ def _map_of(index: CodeIndex, items: ItemTable, wanted: str | None, course: Cour
     sample = ids[np.sort(np.random.default_rng(0).permutation(len(ids))[:MAX_POINTS])]
     column: str | None = None
     chosen: list[Any] = []
+    looks: list[Any] = [None] * len(sample)
     places = np.empty((0, 2), np.float32)
     if len(ids):
         column, chosen = _label_column(index, items, wanted, sample.tolist())
         codes = index.codes(sample)
         places = layout(codec, codes, tell=lambda done: course.at("placing items", done))
-        shares = class_shares(codec, codec.decode(codes)) if column is None else None
-        if shares is not None and isinstance(codec, SupervisedCodec):  # colours then show what the codes say
-            chosen = codec.classes[shares.argmax(axis=1)].tolist()
-    names = sorted({each for each in chosen if each is not None}, key=lambda each: (str(type(each)), each))
+        best = look_like(codec, codes) if None in chosen else None
+        if best is not None and isinstance(codec, SupervisedCodec):
+            classes = codec.classes.tolist()
+            looks = [None if each < 0 else classes[each] for each in best]
+    named = {each for each in (*chosen, *looks) if each is not None}
+    names = sorted(named, key=lambda each: (str(type(each)), each))
     number = {each: place for place, each in enumerate(names)}
     return {
         "ready": True,
@@ -183,6 +222,7 @@ def _map_of(index: CodeIndex, items: ItemTable, wanted: str | None, course: Cour
         "x": np.ascontiguousarray(places[:, 0].round(4)),
         "y": np.ascontiguousarray(places[:, 1].round(4)),
         "label": [number.get(each, -1) for each in chosen],
+        "looks": [number.get(each, -1) for each in looks],
         "labels": names,
         "column": column,
         "layout": "neighbours" if lays_out() else "linear",
@@ -355,7 +395,7 @@ class ItemTable:
     def names_of_texts(self) -> list[str]:
         """Return the names of columns of strings without the id."""
         table, _ = self._table()
-        return [each for each in self.names if pa.types.is_string(table.schema.field(each).type)]
+        return [each for each in self.names if _is_text(table.schema.field(each).type)]
 
     def findings(self) -> Any:
         """Return the table of findings next to the index, or None."""
@@ -395,11 +435,17 @@ def _text_columns(index: CodeIndex, items: ItemTable, ids: Sequence[Any]) -> Any
     """Return a table of the columns of strings of some ids."""
     few = ids[:1]
     own = index.get(few, index.columns) if few and index.columns else None
-    kept = [each.name for each in own.schema if pa.types.is_string(each.type)] if own is not None else []
+    kept = (
+        [] if own is None else [each.name for each in own.schema if each.name != "id" and _is_text(each.type)]
+    )
     columns = {each: items.column(each, ids) for each in items.names_of_texts()}
     if kept:
         columns |= {name: index.get(list(ids), [name]).column(name) for name in kept}
     return pa.table(columns)
+
+
+def _is_text(kind: Any) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
 def _label_column(

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from supquant.arrays import Codes, Float32
 from supquant.inputs.labels import Labels
+from supquant.model.added_classes import divided
 from supquant.model.codec import SupervisedCodec
 from supquant.model.vectors import item_novelty
+from supquant.parallel import row_blocks
 
-__all__ = ["class_shares", "explain"]
+__all__ = ["Shares", "class_shares", "explain", "look_like"]
 
 MAX_CLASSES = 4096
 """The maximum number of labels of a model whose answers are explained by classes."""
@@ -23,24 +25,67 @@ MIN_KNOWN = 0.05
 SHOWN = 3
 """The maximum number of classes that are named for a query or an answer."""
 
+PROBABLE = 0.5
+"""The lower bound of the probability of a class that an item without a label is said to look like."""
 
-def class_shares(codec: Any, decoded: Float32) -> Float32 | None:
-    """Return the probabilities of the classes for decoded items (n, D), (n, L) from 0 to 1; None if codes hold no classes.
+ROWS_AT_ONCE = 4096
+"""The number of items whose classes are computed at once, so that little memory is needed."""
 
-    A code holds them multiplied by the probability that the item belongs to a known class. Divided by it, they are the same
-    quantity as the probabilities of a vector, and as what a search by the item uses.
+
+class Shares(NamedTuple):
+    """What some items or queries say of classes."""
+
+    shares: Float32  # (n, L) probabilities of the classes, given that it is a known one
+    novelty: Float32  # (n,) probability of no known class
+
+    def best(self) -> NDArray[np.int64]:
+        """Return the number (n,) of the class that each probably belongs to, or -1."""
+        numbers = self.shares.argmax(axis=1)
+        likely = (1 - self.novelty) * self.shares[np.arange(len(numbers)), numbers] >= PROBABLE
+        return np.asarray(np.where(likely, numbers, -1), dtype=np.int64)
+
+
+def class_shares(codec: Any, decoded: Float32) -> Shares | None:
+    """Return what decoded items (n, D) say of classes, also of those that were added; None if codes hold no classes.
+
+    A code holds probabilities multiplied by the probability that the item belongs to a known class. Divided by it, they are the
+    same quantity as the probabilities of a vector, and as what a search by the item uses.
     """
     if not isinstance(codec, SupervisedCodec) or codec.map.n_trained > MAX_CLASSES:
         return None
     spelling = codec.map.spelling
     L, r = codec.map.n_trained, spelling.n_columns
-    meaning = decoded[:, :r] / np.maximum(1 - item_novelty(decoded[:, :r], codec.map), MIN_KNOWN)
+    u = item_novelty(decoded[:, :r], codec.map)
+    meaning = decoded[:, :r] / np.maximum(1 - u, MIN_KNOWN)
     if codec.multilabel:
-        return np.clip(meaning[:, :L], 0, 1).astype(np.float32)
+        return Shares(np.clip(meaning[:, :L], 0, 1).astype(np.float32), u[:, 0])
     every = Labels(codec.classes[:L], False, np.arange(L, dtype=np.int32), None)
     words = spelling.of_labels(every, 0, L)[:, :r]  # (L, r)
     shares = np.clip(meaning @ words.T, 0, 1)
-    return (shares / np.maximum(shares.sum(axis=1, keepdims=True), 1)).astype(np.float32)
+    shares = (shares / np.maximum(shares.sum(axis=1, keepdims=True), 1)).astype(np.float32)
+    if codec.map.n_labels == L:
+        return Shares(shares, u[:, 0])
+    place = np.ascontiguousarray(decoded[:, r + codec.map.n_likeness :])
+    return Shares(*divided(shares, u[:, 0], place, codec.map._by_place, L))
+
+
+def look_like(codec: Any, codes: Codes) -> NDArray[np.int64] | None:
+    """Return the number (n,) of the class that items of codes (n, M) probably belong to; -1 where none is probable.
+
+    It is None if codes hold no classes.
+
+    Parameters
+    ----------
+    codec : SupervisedCodec or another codec
+    codes : ndarray of shape (n, M), uint8
+    """
+    found = np.full(len(codes), -1)
+    for rows in row_blocks(len(codes), ROWS_AT_ONCE):
+        block = class_shares(codec, codec.decode(codes[slice(*rows)]))
+        if block is None:
+            return None
+        found[slice(*rows)] = block.best()
+    return found
 
 
 def explain(codec: Any, query: NDArray[Any] | None, own: Codes | None, codes: Codes) -> dict[str, Any]:
@@ -60,48 +105,41 @@ def explain(codec: Any, query: NDArray[Any] | None, own: Codes | None, codes: Co
     -------
     dict
         The ``classes`` of the query with their probabilities, its ``novelty``, and for each of the ``answers`` the ``classes``
-        that it shares with the query and how ``near`` it is: the cosine of the two positions.
+        that it shares with the query, the class that it ``looks`` like if one is probable, and how ``near`` it is: the cosine of
+        the two positions.
     """
     items = codec.decode(codes)
     if not isinstance(codec, SupervisedCodec):
-        return {"classes": [], "novelty": None, "answers": [{"classes": [], "near": None} for _ in items]}
-    r = codec.map.spelling.n_columns
-    first = r + codec.map.n_likeness
-    novelty = None
-    if query is not None:
-        t = codec.transform(query)
-        shares = codec.predict_proba(query)[:, : codec.map.n_trained]
-        novelty = float(codec.novelty(query)[0])
-    else:
-        t = codec.decode(own)
-        novelty = float(item_novelty(t[:, :r], codec.map)[0, 0])
-        found = class_shares(codec, t)
-        shares = np.zeros((1, 0), np.float32) if found is None else found
-    of_items = class_shares(codec, items)
-    if of_items is None:
-        of_items = np.zeros((len(items), shares.shape[1]), np.float32)
+        nothing: dict[str, Any] = {"classes": [], "looks": None, "near": None}
+        return {"classes": [], "novelty": None, "answers": [nothing for _ in items]}
+    first = codec.map.spelling.n_columns + codec.map.n_likeness
+    t = codec.decode(own) if query is None else codec.transform(query)
+    asked = (
+        class_shares(codec, t) if query is None else Shares(codec.predict_proba(query), codec.novelty(query))
+    )
+    answers = class_shares(codec, items)
+    classes = codec.classes.tolist()
     place, places = t[0, first:], items[:, first:]
     lengths = np.linalg.norm(place) * np.linalg.norm(places, axis=1)
     near = places @ place / np.where(lengths > 0, lengths, 1)
-    together = shares * of_items
-    return {
-        "classes": _named(codec.classes, shares[0]),
-        "novelty": novelty,
-        "answers": [
-            {"classes": _named(codec.classes, both), "near": float(cosine)}
-            for both, cosine in zip(together, near, strict=True)
-        ],
-    }
+    found: list[dict[str, Any]] = [{"classes": [], "looks": None, "near": float(cosine)} for cosine in near]
+    if asked is None or answers is None:  # too many classes to name those of items
+        u = (
+            item_novelty(t[:, : codec.map.spelling.n_columns], codec.map)[0, 0]
+            if asked is None
+            else asked.novelty[0]
+        )
+        return {
+            "classes": [] if asked is None else _named(classes, asked.shares[0]),
+            "novelty": float(u),
+            "answers": found,
+        }
+    for each, both, best in zip(found, asked.shares * answers.shares, answers.best(), strict=True):
+        each |= {"classes": _named(classes, both), "looks": None if best < 0 else classes[best]}
+    return {"classes": _named(classes, asked.shares[0]), "novelty": float(asked.novelty[0]), "answers": found}
 
 
-def _named(classes: NDArray[Any], shares: NDArray[Any]) -> list[dict[str, Any]]:
+def _named(classes: list[Any], shares: NDArray[Any]) -> list[dict[str, Any]]:
     """Return the labels with the greatest shares (L,), of at least 1% each."""
     order = np.argsort(-shares, kind="stable")[:SHOWN]
-    return [
-        {
-            "label": classes[each].item() if hasattr(classes[each], "item") else classes[each],
-            "share": float(shares[each]),
-        }
-        for each in order
-        if shares[each] >= 0.01
-    ]
+    return [{"label": classes[each], "share": float(shares[each])} for each in order if shares[each] >= 0.01]

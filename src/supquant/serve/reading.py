@@ -48,6 +48,7 @@ async def list_indexes(call: Call) -> Any:
         "accepts": described("What a query may be: vector, item, text, picture.", list_of(TEXT)),
         "id_kind": {"type": ["string", "null"]},
         "state": TEXT,
+        "version": described("Differs after every change, also of columns and labels.", TEXT),
         "limits": described("The limits of the service.", OBJECT),
         "bytes": OBJECT,
         "instruction_set": TEXT,
@@ -70,6 +71,7 @@ async def info(call: Call) -> Any:
         "multilabel": bool(getattr(codec, "multilabel", False)),
         "accepts": ["vector", "item", *call.served.encoders],
         "state": index.state,
+        "version": version.name,
         "limits": asdict(call.service.limits),
         **index.info(),
     }

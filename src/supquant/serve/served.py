@@ -11,6 +11,7 @@ import copy
 import logging
 import os
 import platform
+import secrets
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -53,10 +54,16 @@ class Version:
     ----------
     index : CodeIndex
         The index.
+
+    Attributes
+    ----------
+    name : str
+        Tells it from all other versions, also of other services of the folder.
     """
 
     def __init__(self, index: CodeIndex) -> None:
         self.index = index
+        self.name = secrets.token_hex(8)
         self.width: int = index.codec.n_inputs  # of vectors
         self.options: dict[bytes, Any] = {}  # the options of searches by their text in the address
         self._filters: OrderedDict[str, Filter] = OrderedDict()
