@@ -1,40 +1,16 @@
 """Every level compiles without a warning, for other machines by a cross compiler, and its object keeps all but its table."""
 
 import os
-import platform
 import re
 import shutil
 import struct
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
+from native_levels import FLAGS, HERE, LEVELS, NATIVE, ROOT, level_flags
 
-ROOT = Path(__file__).parents[2]
-NATIVE = ROOT / "native"
-HERE = {"arm64": "aarch64", "AMD64": "x86_64"}.get(platform.machine(), platform.machine())
-LEVELS = [
-    ("portable", "aarch64"),
-    ("portable", "x86_64"),
-    ("neon", "aarch64"),
-    ("avx2", "x86_64"),
-    ("avx512bw", "x86_64"),
-    ("avx512", "x86_64"),
-]
-VISIBILITY = ["-fvisibility=hidden", "-fvisibility-inlines-hidden"]
-FLAGS = [
-    f"-I{NATIVE}",
-    "-std=c++20",
-    "-fPIC",
-    "-ffp-contract=off",
-    "-fno-tree-vectorize",
-    *VISIBILITY,
-    "-Wall",
-    "-Wextra",
-    "-Werror",
-]
 WANTED = {
     "",
     "memset",
@@ -78,13 +54,6 @@ def table_of(level):
     return f"_ZN8supquant{len(name)}{name}E"
 
 
-def level_flags(level):
-    """Read from CMakeLists.txt how a level is compiled."""
-    text = (ROOT / "CMakeLists.txt").read_text()
-    (found,) = re.findall(rf"supquant_level\({level} (\d+)\s*([^)]*)\)", text)
-    return [f"-DSUPQUANT_LEVEL={level}", f"-DSUPQUANT_LANES={found[0]}", *found[1].split()]
-
-
 @pytest.fixture(scope="module")
 def compiled(tmp_path_factory):
     """Return a function that compiles a file of native/ for a kind of machine and returns the object's path."""
@@ -103,7 +72,7 @@ def compiled(tmp_path_factory):
     def compile_file(name, machine, *flags):
         target = folder / "object.o"
         done = subprocess.run(
-            [*compiler(machine), *FLAGS, *flags, "-c", NATIVE / name, "-o", target],
+            [*compiler(machine), *FLAGS, "-fPIC", *flags, "-c", NATIVE / name, "-o", target],
             env=os.environ | caches,
             capture_output=True,
             text=True,
