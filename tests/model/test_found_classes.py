@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
+from supquant.estimators.calibration import fit_curve
 from supquant.model import found_classes
 from supquant.model.clusters import unit_positions
 from supquant.model.found_classes import (
@@ -18,8 +19,9 @@ from supquant.model.found_classes import (
     likeness_directions,
     log_ratios,
     new_share,
+    newness_curve,
     novelty_weights,
-    sameness_curve,
+    pairs_of_left_out,
 )
 
 KNOWN, NEW = 5, 3  # of eight groups of rows, those with labels and the others
@@ -418,7 +420,9 @@ def curve_of(blobs, n_jobs=1, **changed):
     rng = np.random.default_rng(2)
     out = told.get("out", np.isin(told["y"], [3, 7, 12, 16]))
     labelled = told["labelled"], told["y"], 20, out
-    return sameness_curve(*labelled, told["unlabelled"], told["novelty"], rng, n_jobs)
+    seen = rng.permutation(len(told["novelty"]))
+    pairs = pairs_of_left_out(*labelled, told["unlabelled"], seen, told["novelty"][seen], rng, n_jobs)
+    return None if pairs is None else fit_curve(*pairs)
 
 
 def test_rows_whose_likenesses_are_large_share_a_class_more_probably(blobs):
@@ -470,3 +474,40 @@ def test_items_that_are_hardly_new_share_no_class_with_a_new_query(blobs):
     products, probabilities = curve_of(blobs, novelty=np.full(2250, 1e-4, dtype=np.float32))
     assert np.isfinite(probabilities).all()
     assert products.max() < 1e-3  # a product is also one with the novelty of the item
+
+
+def test_left_out_classes_are_found_among_unlabelled_rows_alone(blobs, monkeypatch):
+    clustered = []
+
+    def listen(labelled, y, n_labels, unlabelled, *others, **options):
+        clustered.append((len(labelled), unlabelled))
+        return find_classes(labelled, y, n_labels, unlabelled, *others, **options)
+
+    monkeypatch.setattr(found_classes, "find_classes", listen)
+    curve_of(blobs)
+    ((n_labelled, unlabelled),) = clustered
+    assert n_labelled == (~np.isin(blobs.y, [3, 7, 12, 16])).sum()
+    # With labelled rows of left-out classes next to them, these would be denser than new classes, and found more easily.
+    np.testing.assert_array_equal(unlabelled, blobs.unlabelled)
+
+
+# how often rows that look so new are new -----------------------------------------------------------------------------
+
+
+def test_novelties_become_frequencies_whatever_their_scale(rng):
+    known, is_new = rng.normal(size=40_000), rng.uniform(size=60_000) < 0.3
+    mixed = rng.normal(size=60_000) + 2.5 * is_new
+    flat = [expit(each - 1) for each in (known, mixed)]  # for these densities, expit(2.5 each - 4) is right
+    curve = newness_curve(*flat, 0.3, np.ones(40_000))
+    said = np.interp(flat[1], *curve)
+    assert (np.diff(curve[1]) >= 0).all()
+    for part in np.array_split(np.argsort(mixed), 10):
+        assert said[part].mean() == pytest.approx(is_new[part].mean(), abs=0.04)
+    assert abs(flat[1] - is_new).mean() > abs(said - is_new).mean() + 0.1
+
+
+def test_rows_that_count_more_make_their_novelty_less_new():
+    known, mixed = np.repeat([0.2, 0.4], 500), np.repeat([0.2, 0.4, 0.8], [300, 300, 400])
+    equal, shifted = (newness_curve(known, mixed, 0.5, np.repeat(w, 500)) for w in ([1.0, 1.0], [1.8, 0.2]))
+    assert np.interp(0.2, *shifted) < np.interp(0.2, *equal)
+    assert np.interp(0.4, *shifted) > np.interp(0.4, *equal)

@@ -110,17 +110,18 @@ def _ask_unlabelled(rows: FittedRows, codes: Codes, rng: np.random.Generator) ->
 def _draw_new(rows: FittedRows, n_known: int, rng: np.random.Generator) -> NDArray[np.intp]:
     """Draw fresh rows as probably as they are new, as many as come on `n_known` rows that are not."""
     among = rng.permutation(rows.fresh)
-    u = _novelty_of(rows, rows.features(among))[0].astype(np.float64)
+    u = _novelty_of(rows, rows.features(among))[0]
     n_new = min(n_known / max(1 - u.mean(), 1e-6), len(u)) * u.mean()
     # Evenly spaced points of the cumulative sum: drawing without replacement would take too many of the less new.
     points = (np.arange(int(n_new)) + rng.uniform()) * (u.sum() / max(n_new, 1))
     return among[np.unique(np.minimum(np.cumsum(u).searchsorted(points), len(u) - 1))]
 
 
-def _novelty_of(rows: FittedRows, features: Float32) -> tuple[Float32, Float32]:
-    """Return u (n,) and F (n, f) of features (n, F)."""
+def _novelty_of(rows: FittedRows, features: Float32) -> tuple[Float64, Float32]:
+    """Return how probably vectors are new (n,), and F (n, f), from their features (n, F)."""
+    assert rows.newness is not None
     r = rows.map.n_columns
-    return features[:, r], features[:, r + 1 :][:, : rows.map.n_likeness]
+    return np.interp(features[:, r], *rows.newness), features[:, r + 1 :][:, : rows.map.n_likeness]
 
 
 def fit_curves(rows: FittedRows, codec: SupervisedCodec, codes: Codes, trial: Trial | None) -> Float32:

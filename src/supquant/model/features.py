@@ -10,20 +10,22 @@ from scipy.special import expit
 
 from supquant.arrays import Flags, Float32, Float64
 from supquant.codec.gaussian_map import map_rows
+from supquant.estimators.calibration import fit_curve
 from supquant.inputs.labels import Labels
 from supquant.inputs.validation import as_float32
 from supquant.model.added_classes import mean_positions
 from supquant.model.clusters import Clusters
 from supquant.model.feature_map import SupervisedMap, evidence
 from supquant.model.found_classes import (
-    LEFT_OUT_SHARE,
     MAX_LIKENESS,
+    N_FOLDS,
     cluster_likeness,
     find_classes,
     likeness_directions,
     new_share,
+    newness_curve,
     novelty_weights,
-    sameness_curve,
+    pairs_of_left_out,
 )
 from supquant.model.kernel_rows import KernelRows
 from supquant.model.label_kernel import LabelKernel, LearnedLabels
@@ -86,6 +88,8 @@ class FittedRows:
         Their features by a classifier that was learned without them.
     novelty_of_new : ndarray of shape (s,), float32
         Probabilities of being new of rows of left-out classes; empty if the map does not come from left-out classes.
+    newness : ndarray of shape (2, k), float32, or None
+        Novelties, and how often rows with such a novelty are new; None if no classes were found.
     sameness : ndarray of shape (2, k), float32, or None
         Products of the likenesses of a new query and an item and of the item's novelty, and how probably the two share a class;
         None if no classes were found, or too few to leave some out.
@@ -102,6 +106,7 @@ class FittedRows:
     held_rows: NDArray[np.int64]
     held_features: Float32
     novelty_of_new: Float32
+    newness: Float32 | None
     sameness: Float32 | None
     fresh: NDArray[np.intp]
     n_jobs: int
@@ -232,6 +237,7 @@ def learn_features(
         held_rows=known[learned.held_rows],
         held_features=held_features,
         novelty_of_new=news.of_new,
+        newness=news.newness,
         sameness=news.sameness,
         fresh=fresh,
         n_jobs=n_jobs,
@@ -253,12 +259,13 @@ class News:
     novelty: Float32  # (3,)
     metric_ridge: float
     of_new: Float32  # (s,)
-    sameness: Float32 | None  # (2, k)
+    newness: Float32 | None = None  # (2, k)
+    sameness: Float32 | None = None  # (2, k)
 
 
 def _nothing_new(n_directions: int) -> News:
     none = np.zeros(0, dtype=np.float32)
-    return News(None, none.reshape(n_directions, 0), np.zeros(3, dtype=np.float32), np.inf, none, None)
+    return News(None, none.reshape(n_directions, 0), np.zeros(3, dtype=np.float32), np.inf, none)
 
 
 def _find(
@@ -297,36 +304,50 @@ def _find(
         share,
         found.weights[held],
     )
-    u = expit(by_clusters * found.of_unlabelled[seen] - by_evidence * of_seen + shift).astype(np.float32)
+    u_held, u = (
+        expit(by_clusters * by_ratio - by_evidence * by_class + shift).astype(np.float32)
+        for by_ratio, by_class in ((found.of_labelled[held], of_held), (found.of_unlabelled[seen], of_seen))
+    )
     return News(
         found.clusters,
         cluster_likeness(found.clusters, z[seen], u),
         np.array([-by_evidence, by_clusters, shift], dtype=np.float32),
         FOUND_RIDGE,
         np.zeros(0, dtype=np.float32),
-        _found_again(directions, x, labels, unlabelled[seen], u, rng, n_jobs),
+        newness_curve(u_held, u, share, found.weights[held]),
+        _sameness_curve(directions, x, labels, unlabelled, seen, u, rng, n_jobs),
     )
 
 
-def _found_again(
+def _sameness_curve(
     directions: Directions,
     x: Float32,
     labels: Labels,
     unlabelled: Float32,
+    seen: NDArray[np.intp],
     novelty: Float32,
     rng: np.random.Generator,
     n_jobs: int,
 ) -> Float32 | None:
-    """Return the `sameness_curve` of classes that are left out of the rows x (n, p) with labels."""
+    """Return the curve of `pairs_of_left_out`, from products to probabilities. Each class of x (n, p) is left out once.
+
+    None if too few rows can be left out.
+    """
     assert labels.indices is not None
-    n_out = max(1, round(LEFT_OUT_SHARE * labels.n_labels))
-    out = np.isin(labels.indices, rng.permutation(labels.n_labels)[:n_out])
-    if out.all():
+    pairs: list[tuple[Float64, Flags] | None] = []
+    for classes in np.array_split(rng.permutation(labels.n_labels), N_FOLDS):
+        out = np.isin(labels.indices, classes)
+        if out.all() or not out.any():
+            continue
+        kept = labels.take(np.flatnonzero(~out))
+        metric = learn_metric(directions, x[~out], within_scatter(directions(x[~out]), kept), FOUND_RIDGE)
+        of_x, of_unlabelled = metric.placed(x), metric.placed(unlabelled)
+        told = of_x, labels.indices, labels.n_labels, out
+        pairs.append(pairs_of_left_out(*told, of_unlabelled, seen, novelty, rng, n_jobs))
+    found = [each for each in pairs if each is not None]
+    if not found:
         return None
-    kept = labels.take(np.flatnonzero(~out))
-    metric = learn_metric(directions, x[~out], within_scatter(directions(x[~out]), kept), FOUND_RIDGE)
-    of_x, of_unlabelled = metric.placed(x), metric.placed(unlabelled)
-    return sameness_curve(of_x, labels.indices, labels.n_labels, out, of_unlabelled, novelty, rng, n_jobs)
+    return fit_curve(np.vstack([each for each, _ in found]), np.vstack([each for _, each in found]))
 
 
 def _leave_out(
@@ -356,7 +377,6 @@ def _leave_out(
         np.array([slope / spread, 0, shift - slope * centre / spread], dtype=np.float32),
         study.metric_ridge,
         expit(slope * study.left_out + shift).astype(np.float32),
-        None,
     )
 
 
@@ -372,6 +392,7 @@ def inherited_features(
         held_rows=np.zeros(0, dtype=np.int64),
         held_features=np.zeros((0, 0), dtype=np.float32),
         novelty_of_new=np.zeros(0, dtype=np.float32),
+        newness=None,
         sameness=None,
         fresh=np.zeros(0, dtype=np.intp),
         n_jobs=n_jobs,

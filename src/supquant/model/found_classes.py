@@ -15,11 +15,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
+from scipy.sparse import csc_array
 from scipy.special import expit
+from sklearn.isotonic import isotonic_regression
 
 from supquant.arrays import Flags, Float32, Float64
 from supquant.codec.gaussian_map import GaussianMap
-from supquant.estimators.calibration import ANSWERS, fit_curve
+from supquant.estimators.calibration import ANSWERS
 from supquant.model.clusters import Clusters, cluster_powers, normalised, unit_positions
 from supquant.parallel import ordered_map, row_blocks
 
@@ -42,7 +44,7 @@ SMOOTHING = 0.3
 """Every column counts this number of imaginary labelled rows, which are members as often as unlabelled rows are."""
 
 N_FOLDS = 5
-"""Rows are judged in this number of folds."""
+"""Rows are judged in this number of folds, and known classes are left out in as many."""
 
 MAX_LIKENESS = 128
 """The memberships of all clusterings are kept along at most this number of directions. With 64, MAP of Tiny-ImageNet falls by
@@ -57,14 +59,11 @@ MIN_SHIFT = 2.0
 """Labelled rows are weighted as far as the squares of shifts exceed this multiple of what chance makes them. If shares are equal,
 weights would only hide new rows: MAP of new classes of Banking77 falls by .03."""
 
-LEFT_OUT_SHARE = 0.2
-"""This fraction of the known classes is left out to see how probably two new rows share a class."""
+FOLD_CLUSTERINGS = 4
+"""Number of clusterings in which the left-out classes of a fold are found."""
 
-CURVE_CLUSTERINGS = 8
-"""Number of clusterings in which the left-out classes are found."""
-
-CURVE_ROWS = 512
-"""At most this number of rows of left-out classes are queries, and items."""
+FOLD_ROWS = 512
+"""At most this number of rows of left-out classes are queries in a fold, and as many are items."""
 
 
 OfRows = tuple[Flags, Float64]
@@ -165,7 +164,7 @@ def cluster(
     all other centres (k-means++).
     """
     own = np.zeros((n_labels, known.shape[1]), dtype=np.float32)
-    np.add.at(own, y, known)
+    _add_rows(own, y, known)
     centres = np.zeros((n_labels + n_found, known.shape[1]), dtype=np.float32)
     centres[:n_labels] = unit_positions(own)
     nearest = _nearest(mixed, centres[:n_labels])[1]
@@ -194,11 +193,10 @@ def _nearest(rows: Float32, centres: Float32) -> tuple[NDArray[np.intp], Float32
     return numbers, products
 
 
-def _add_rows(sums: Float32, numbers: NDArray[np.intp], rows: Float32) -> None:
+def _add_rows(sums: Float32, numbers: NDArray[np.integer], rows: Float32) -> None:
     """Add rows (n, g) to the sums (k, g) with these numbers (n,)."""
-    order = np.argsort(numbers, kind="stable")
-    present, starts = np.unique(numbers[order], return_index=True)
-    sums[present] += np.add.reduceat(rows[order], starts, axis=0)
+    n = len(numbers)
+    sums += csc_array((np.ones(n, np.float32), numbers, np.arange(n + 1)), shape=(len(sums), n)) @ rows
 
 
 def _memberships(kernel: GaussianMap, rows: Float32) -> Float32:
@@ -233,7 +231,7 @@ def class_weights(known: Float32, y: NDArray[np.integer], n_labels: int, mixed: 
         return np.ones(len(known))
     counts = np.bincount(y, minlength=n_labels)
     sums = np.zeros((n_labels, n_labels), dtype=np.float32)
-    _add_rows(sums, y.astype(np.intp), known[:, :n_labels])
+    _add_rows(sums, y, known[:, :n_labels])
     means = sums.astype(np.float64) / np.maximum(counts, 1)[:, None]
     wanted = mixed[:, :n_labels].mean(axis=0, dtype=np.float64)
     shares = counts / len(y)
@@ -317,20 +315,22 @@ def cluster_likeness(clusters: Clusters, z: Float32, novelty: Float32) -> Float3
     return likeness_directions(powers, MAX_LIKENESS) / np.float32(np.sqrt(len(clusters.ends)))
 
 
-def sameness_curve(
+def pairs_of_left_out(
     labelled: Float32,
     y: NDArray[np.integer],
     n_labels: int,
     out: Flags,
     unlabelled: Float32,
+    seen: NDArray[np.intp],
     novelty: Float32,
     rng: np.random.Generator,
     n_jobs: int,
-) -> Float32 | None:
-    """Learn how probably an item shares the class of a new query, from the product of their likenesses and the item's novelty.
+) -> tuple[Float64, Flags] | None:
+    """Leave classes out of the labels, find them again, and return how alike queries and items are, and which share a class.
 
-    Some classes are left out of the labels and found again. Queries are some of their rows, which take part in no clustering.
-    Items are others, which look as new as new rows do, and unlabelled rows, so many that every class has about as many rows.
+    Left-out classes are found among the unlabelled rows, which show them as often as others. Queries are labelled rows of them,
+    which take part in no clustering. Items are others, which look as new as new rows do, and unlabelled rows, so many that every
+    class has about as many rows.
 
     Parameters
     ----------
@@ -341,43 +341,49 @@ def sameness_curve(
     n_labels : int
     out : ndarray of shape (n,), bool
         Rows of the classes that are left out.
-    novelty : ndarray of shape (m,), float32
-        Probabilities that unlabelled rows are new.
+    seen : ndarray of shape (s,)
+        Numbers of some of the unlabelled rows.
+    novelty : ndarray of shape (s,), float32
+        Probabilities that these are new.
     rng : numpy Generator
     n_jobs : int
 
     Returns
     -------
-    ndarray of shape (2, k), float32, or None
-        Products and probabilities; None if too few rows are left out.
+    products : ndarray of shape (q, k), float64
+        Products of the likenesses of query and item and the novelty of the item: the largest of each query, and some others.
+    same : ndarray of shape (q, k), bool
+
+    None if too few rows are left out.
     """
     u = novelty.astype(np.float64)
-    # Among unlabelled rows, left-out classes have about this number of rows.
+    # Among rows whose novelty is known, left-out classes have about this number of rows.
     expected = len(u) * (1 - u.mean()) * len(np.unique(y[out])) / n_labels
     again = rng.permutation(np.flatnonzero(out))
-    asking, answering = np.split(again, [min(CURVE_ROWS, len(again) // 2)])
-    answering = answering[: min(CURVE_ROWS, round(expected))]
+    asking, answering = np.split(again, [min(FOLD_ROWS, len(again) // 2)])
+    answering = answering[: min(FOLD_ROWS, round(expected))]
     if not len(asking) or not len(answering) or out.all() or not u.any():
         return None
     others = rng.permutation(len(u))[: round(len(u) * len(answering) / expected)]
+    rest = unlabelled[seen[others]]
     names, compact = np.unique(y[~out], return_inverse=True)
     clusters = find_classes(
         labelled[~out],
         compact,
         len(names),
-        np.concatenate([unlabelled, labelled[np.setdiff1d(again, asking)]]),
+        unlabelled,
         np.zeros(len(compact), dtype=bool),
         rng,
         n_jobs,
-        n_clusterings=CURVE_CLUSTERINGS,
+        n_clusterings=FOLD_CLUSTERINGS,
         n_classes=n_labels,
     ).clusters
     queries, items = (
         cluster_powers(clusters.memberships(each))
-        for each in (labelled[asking], np.concatenate([labelled[answering], unlabelled[others]]))
+        for each in (labelled[asking], np.concatenate([labelled[answering], rest]))
     )
     as_new = rng.choice(u, len(answering), p=u / u.sum())
-    products = (queries @ items.T) * (np.concatenate([as_new, u[others]]) / CURVE_CLUSTERINGS)
+    products = (queries @ items.T) * (np.concatenate([as_new, u[others]]) / FOLD_CLUSTERINGS)
     judged = np.hstack(
         [
             np.argsort(-products, axis=1, kind="stable")[:, :ANSWERS],
@@ -385,8 +391,8 @@ def sameness_curve(
         ]
     )
     named = np.concatenate([y[answering], np.full(len(others), -1)])
-    relevant = named[judged] == y[asking][:, None]
-    return fit_curve(np.take_along_axis(products, judged, axis=1), relevant)
+    same = named[judged] == y[asking][:, None]
+    return np.take_along_axis(products, judged, axis=1), same
 
 
 # the probability of no known class -----------------------------------------------------------------------------------
@@ -436,6 +442,38 @@ def novelty_weights(
     found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds).x
     weights = found[:-1] / spread
     return weights, float(found[-1] - weights @ centre)
+
+
+def newness_curve(known: Float32, mixed: Float32, share: float, row_weights: Float64) -> Float32:
+    """Return how often mixed rows that look so new are new, as a curve (2, k) that never falls.
+
+    The densities of novelties of mixed and of known rows say so, without a formula as in `novelty_weights` (isotonic regression).
+
+    Parameters
+    ----------
+    known, mixed : ndarray of shapes (n,) and (m,), float32
+        Novelties of the rows.
+    share : float
+        Fraction of the mixed rows that are new.
+    row_weights : ndarray of shape (n,), float64
+        How much each known row counts.
+
+    Examples
+    --------
+    >>> known, mixed = np.float32([0.1, 0.1, 0.1, 0.2]), np.float32([0.1, 0.1, 0.2, 0.2, 0.3, 0.4])
+    >>> newness_curve(known, mixed, 0.5, np.ones(4)).round(2)
+    array([[0.1 , 0.2 , 0.3 , 0.4 ],
+           [0.  , 0.62, 1.  , 1.  ]], dtype=float32)
+    """
+    rows = np.concatenate([known, mixed])
+    balance = np.concatenate(
+        [(1 - share) * row_weights / row_weights.sum(), np.full(len(mixed), 1 / len(mixed))]
+    )
+    novelties, group = np.unique(rows, return_inverse=True)
+    totals = np.bincount(group, balance)
+    of_known = np.bincount(group[: len(known)], balance[: len(known)], minlength=len(totals))
+    fraction = isotonic_regression(of_known / totals, sample_weight=totals, increasing=False)
+    return np.array([novelties, 1 - np.minimum(fraction / np.maximum(1 - fraction, 1e-12), 1)], np.float32)
 
 
 SHARE_BINS = (0.6, 0.7, 0.8, 0.9)
