@@ -1,7 +1,7 @@
 """Kernels compiled for other machines answer with the bits of this one: aarch64 under qemu, Windows under Wine.
 
-On Debian: `apt-get install qemu-user-static wine64 wine`. Without them the tests skip. The first run takes minutes: zig compiles the C
-libraries of these systems from source, and Wine sets up a Windows. The cache of pytest keeps both; later runs take 10 seconds.
+On Debian: `apt-get install qemu-user-static wine64 wine`. Without them the tests skip. The first run takes minutes: zig compiles
+the C libraries of these systems, and Wine sets up a Windows. The cache of pytest keeps both; later runs take ten seconds.
 """
 
 import os
