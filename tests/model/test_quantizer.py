@@ -69,7 +69,8 @@ def test_the_curve_is_fitted_to_the_first_answers_of_held_out_queries(digits, mo
     codec = quantizer.codec_
     features = codec.map.from_logits(held.held_logits, X[held.held_rows].astype(np.float32))
     features[:, codec.map.n_columns] = 0  # items all have labels: nothing is new
-    sums = -kernels.active().table_sums(quantizer.training_codes_, codec.tables_of(codec.prepare(features)))
+    tables = codec.tables_of(codec.prepare(features, all_labelled=True))
+    sums = -kernels.active().table_sums(quantizer.training_codes_, tables)
     first = np.sort(sums, axis=1)[:, -calibration.ANSWERS :]
     np.testing.assert_allclose(np.sort(products[:, : calibration.ANSWERS], axis=1), first, atol=1e-5)
     # labels are those of the answers: rows that look like the query, and rows from everywhere
