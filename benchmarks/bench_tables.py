@@ -320,7 +320,56 @@ def quality_splits(folder: Path) -> str:
     return f"{splits} splits of all of Banking77, {drawn}"
 
 
+def _quoted(record: str, figure: str, form: Callable[[float], str]) -> Callable[[Path], str]:
+    """Return the function that writes one figure of a record of `supquant bench`."""
+    return lambda folder: form(_measured(_record(folder, record))[figure])
+
+
+def _default_fit(form: str) -> Callable[[Path], str]:
+    """Return the function that writes figures of the default fits: `banking77`, `mnist`, and `regression` of scikit-learn."""
+
+    def text(folder: Path) -> str:
+        fits = _record(folder, "fit")["default_fits"]
+        seconds = {name: fit["fit_seconds"] for name, fit in fits.items()}
+        # the last regression has the default tolerance of scikit-learn
+        return form.format(**seconds, regression=fits["banking77"]["regressions"][-1]["ratio"])
+
+    return text
+
+
+def _served(name: str, form: Callable[[float], str]) -> Callable[[Path], str]:
+    return lambda folder: form(_record(folder, "serve")["medians"][name])
+
+
+RAW = "to answers, 1,000,000 uniform codes: time of IndexPQ over ours"
+MASK, PREPARED = (f"random 1 %{how}: time over that of no filter" for how in (" mask", ", prepared"))
+
 FIGURES: dict[str, Callable[[Path], str]] = {
     "index_pq_times": index_pq_times,
     "quality_splits": quality_splits,
+    "raw_query": _quoted("query", f"1 raw query {RAW}", _times),
+    "raw_queries": _quoted("query", f"64 raw queries {RAW}", _times),
+    "encoding": _quoted("query", "encoding of raw vectors, 384 dimensions to 64 bits", "{:,.0f}".format),
+    "fast_scan": _quoted("cells-avx512", "IndexPQFastScan over ours: uniform codes, 1 query", _times),
+    "fast_scan_bw": _quoted("cells-avx512bw", "IndexPQFastScan over ours: uniform codes, 1 query", _times),
+    "two_threads": _quoted("search-avx512", "one thread over two: 1 query, 64 bits, 10,000,000 rows", _times),
+    "mask_neon": _quoted("search-neon", MASK, _short),
+    "mask_avx512": _quoted("search-avx512", MASK, _times),
+    "prepared_neon": _quoted("search-neon", PREPARED, _short),
+    "prepared_avx512": _quoted("search-avx512", PREPARED, _short),
+    "opening": _quoted("search-avx512", "opening an index of 1.00 GB", _times),
+    "cells_labelled": _quoted(
+        "cells-avx512", "full scan over cells: labelled items, label ranking, median over queries", _times
+    ),
+    "cells_unlabelled": _quoted(
+        "cells-avx512", "full scan over cells: unlabelled items, label ranking, median over queries", _times
+    ),
+    "fit_banking77": _default_fit("{banking77:.1f}"),
+    "fit_regression": _default_fit("{regression:.1f}"),
+    "fit_mnist": _default_fit("{mnist:.1f}"),
+    "served": _served("served_per_second", "{:,.0f}".format),
+    "served_share": _served("served_share", _short),
+    "served_json": _served("json_per_second", "{:,.0f}".format),
+    "served_added": _served("added_ms", "{:.1f}".format),
 }
+"""Figures of sentences, by name."""
