@@ -190,10 +190,15 @@ class Signs(Store):
     def score(self, items: Array) -> Score:
         """Return the function that multiplies with 1 and -1."""
         signs = self._signs(np.unpackbits(items, axis=1, count=len(self._mean)))
+        # Many Hamming distances are equal, and rows of a database may be sorted by class: equal ones are ranked at random.
+        # Products of signs differ by at least 2.
+        first = np.random.default_rng(0).random(len(items), np.float32)
 
         def scores(queries: Array) -> Array:
             centred = queries - self._mean
-            return -(centred if self.float_queries else self._signs(centred > 0)) @ signs.T
+            if self.float_queries:
+                return -centred @ signs.T
+            return first - self._signs(centred > 0) @ signs.T
 
         return scores
 
