@@ -44,6 +44,9 @@ def error_of(answer, status):
         (f"contains('{'a' * 300}' || colour, 'b')", "at most 256 characters"),
         ("price = 1" + " or price = 1" * 2000, "at most 16,384 characters"),
         ("price + " * 1500 + "1 = 1", "cannot be"),
+        (" ", "the condition is empty"),
+        ("id = 7", "there is no column 'id', only colour, price"),
+        ("colour::int = 1", "to INT32 when casting from source column colour"),
     ],
 )
 def test_a_condition_that_could_take_long_is_refused(service, where, said):
@@ -139,6 +142,37 @@ def test_a_senseless_novelty_is_refused_and_others_are_answered(service, novelty
     body = {"query": [0.0] * 8, "novelty": novelty}
     assert "novelty" in error_of(service.post("/v1/things/search", json=body), 422)
     assert service.post("/v1/things/search", json={"query": [0.0] * 8}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "said"),
+    [
+        ("search", {"query": 1, "columns": ["colour"] * 10_000}, "columns must not name a column twice"),
+        ("select", {"where": {"ids": [True] * 300}}, "ids of where must be whole numbers or strings"),
+        ("select", {"where": {"ids": [1], "skip_missing": 1}}, "skip_missing must be true or false"),
+        ("remove", {"ids": [True]}, "ids must be whole numbers or strings"),
+        ("add", {"codes": [[1, 2]], "metadata": {"colour": "x"}}, "'colour' of metadata must be a list"),
+        ("search?k=2", {"query": 1}, "fields belong into the JSON body"),
+    ],
+)
+def test_a_body_that_could_be_taken_for_another_is_refused(service, path, body, said):
+    assert said in error_of(service.post(f"/v1/things/{path}", json=body), 422)
+    assert service.get("/v1/things").json()["rows"] == 300
+
+
+@pytest.mark.parametrize("k", ["1_0", "%D9%A3", "+5", " 5", ""])
+def test_a_number_in_an_address_has_plain_digits(service, k):
+    headers = {"content-type": "application/octet-stream"}
+    answer = service.post(f"/v1/things/search?k={k}", content=b"\0" * 32, headers=headers)
+    assert "k must be a number" in error_of(answer, 422)
+
+
+def test_an_error_does_not_repeat_a_long_id(start, served_model, clusters, tmp_path):
+    X, _ = clusters
+    ids = [f"q{row}" for row in range(len(X))]
+    CodeIndex(served_model).add(X, ids=ids).save(tmp_path / "things")
+    answer = start({"things": tmp_path / "things"}).post("/v1/things/remove", json={"ids": ["q" * 100_000]})
+    assert len(error_of(answer, 422)) < 200
 
 
 READ = "read-0123456789abcdef"
@@ -279,6 +313,8 @@ def test_a_request_that_offers_http_2_keeps_its_body(folder):
         (b"GET /v1 HTTP/1.1\r\nHost: evil.example\r\nHost: localhost\r\n\r\n", 400),
         (b"CONNECT localhost:1 HTTP/1.1\r\nHost: localhost\r\n\r\n", 405),
         (b"nonsense\r\n\r\n", 400),
+        (b"GET /v1 HTTP/1.1\r\nAuthorization: Bearer a\r\nauthorization: Bearer b\r\n\r\n", 400),
+        (b"POST /v1/things/compact HTTP/1.1\r\nIdempotency-Key: a\r\nIdempotency-Key: b\r\n\r\n", 400),
     ],
 )
 def test_a_request_that_is_unclear_is_refused_in_one_line(folder, request_, status):

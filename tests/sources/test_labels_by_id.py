@@ -4,7 +4,7 @@ import numpy as np
 import pandas
 import pytest
 
-from supquant import InputError
+from supquant import InputError, open_vectors
 from supquant.sources import read_labels_by_id
 
 FRAME = pandas.DataFrame({"id": ["a", "b", "c"], "text": ["x", "y", "z"], "label": ["one", None, "two"]})
@@ -59,3 +59,9 @@ def test_other_files_are_refused(tmp_path, text, message):
     np.save(tmp_path / "labels.npy", np.arange(3))
     with pytest.raises(InputError, match="is not a table"):
         read_labels_by_id(tmp_path / "labels.npy")
+
+
+@pytest.mark.parametrize("name", ["", " "])
+def test_an_empty_name_is_not_the_current_folder(name):
+    with pytest.raises(InputError, match="the name of a file is empty"):
+        open_vectors(name)

@@ -304,7 +304,7 @@ def rows_where(columns: Columns | None, n_rows: int, known: Mapping[str, Any], w
     while row in where.casefold() or any(row == name.casefold() for name in named):
         row += "_"
     table = pa.table([*arrays, np.arange(n_rows)], names=[*named, row])
-    found = rows_of_condition(table, where, row)
+    found = rows_of_condition(table, where, row, known)
     return np.sort(np.asarray(found[row], dtype=np.int64))
 
 

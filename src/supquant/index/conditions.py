@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import atexit
 import json
+import re
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
@@ -59,8 +60,10 @@ def limit_time(seconds: float) -> Iterator[None]:
         _own.until = before
 
 
-def rows_of_condition(table: Any, where: str, column: str) -> Any:
+def rows_of_condition(table: Any, where: str, column: str, known: Iterable[str] = ()) -> Any:
     """Return one column of the rows of a table for which a condition is true, a `pyarrow.Table` in any order.
+
+    An error names the `known` columns if the condition names another one.
 
     Raises
     ------
@@ -69,6 +72,7 @@ def rows_of_condition(table: Any, where: str, column: str) -> Any:
     TimeoutError
         If `limit_time` ends it.
     """
+    _check_not_empty(where)
     found, failure = None, ""
     with _connections.one() as connection, _interrupted_late(connection):
         try:
@@ -78,6 +82,10 @@ def rows_of_condition(table: Any, where: str, column: str) -> Any:
         except _duckdb().Error as error:  # it holds objects of DuckDB, which must not leave this block
             failure = str(error)
     if failure:
+        failure = failure.partition("\n")[0]  # further lines show the query around the condition
+        unknown = re.search(r'Referenced column "(.*?)" not found', failure)
+        if unknown is not None:
+            failure = f"there is no column {unknown[1]!r}, only {', '.join(known) or 'none'}"
         raise InputError(f"the condition {where!r} cannot be evaluated: {failure}")
     if found is None:
         raise TimeoutError
@@ -97,12 +105,18 @@ def parse_condition(where: str) -> Any:
     >>> parse_condition("price < 10")["class"]
     'COMPARISON'
     """
+    _check_not_empty(where)
     empty, found = _parse("true"), _parse(where)
     expression = found.pop("where_clause", None)
     del empty["where_clause"]
     if found != empty:  # there is more than the condition, such as LIMIT 1
         raise InputError(f"expected one condition on columns, such as 'price < 10', got {where[:200]!r}")
     return expression
+
+
+def _check_not_empty(where: str) -> None:
+    if not where.strip():
+        raise InputError("the condition is empty: write one such as 'price < 10'")
 
 
 def _parse(where: str) -> dict[str, Any]:

@@ -47,8 +47,8 @@ _MAX_SHORT_OFFSET = 2**32 - 1
 """Offsets have 4 bytes if the strings have at most this number of bytes in all, and 8 bytes otherwise."""
 
 
-_MAX_NAMED = 3
-"""An error names at most this number of ids."""
+_MAX_NAMED, _MAX_LETTERS = 3, 100
+"""An error names at most this number of ids, and this number of letters of each."""
 
 
 class Ids(ABC):
@@ -464,7 +464,9 @@ def name_some(ids: NDArray[Any]) -> str:
     >>> name_some(np.arange(10, 20))
     '10, 11, 12 and 7 more'
     """
-    named = ", ".join(map(repr, ids[:_MAX_NAMED].tolist()))
+    named = ", ".join(
+        repr(each[:_MAX_LETTERS] if isinstance(each, str) else each) for each in ids[:_MAX_NAMED].tolist()
+    )
     return named if len(ids) <= _MAX_NAMED else f"{named} and {len(ids) - _MAX_NAMED} more"
 
 

@@ -227,6 +227,8 @@ class Call:
         if self.media_type != JSON:
             kinds = [JSON, *(each for each in self.operation.other_bodies if each == OCTETS)]
             raise RefusalError(415, f"expected a body of content type {' or '.join(kinds)}")
+        if self.query_string:
+            raise RefusalError(422, "fields belong into the JSON body, not into the address")
         try:
             given = orjson.loads(self.body)
         except orjson.JSONDecodeError as error:

@@ -37,6 +37,9 @@ _CHUNK_FRAME = 16
 _FAREWELL_SECONDS = 1.0
 """The time in which a client can read why its request is refused, in seconds. What it still sends is dropped."""
 
+SINGLE = (b"host", b"authorization", b"content-type", b"idempotency-key")
+"""Headers of which a request has at most one: another program could take the other one."""
+
 
 def service_protocol(
     search: Endpoint, names: Iterable[str], seconds: float, max_body: int, max_connections: int
@@ -199,8 +202,11 @@ def service_protocol(
         def on_headers_complete(self) -> None:
             # What was read behind the head has been counted with it.
             self._check_head(sum(len(name) + len(value) + 4 for name, value in self.headers) + len(self.url))
-            if sum(name == b"host" for name, _ in self.headers) > 1:
-                raise RefusalError(400, "the request has two headers Host: send one")
+            names = [name for name, _ in self.headers]
+            for single in SINGLE:
+                if names.count(single) > 1:
+                    shown = single.decode().title()
+                    raise RefusalError(400, f"the request has two headers {shown}: send one")
             if self.parser.should_upgrade():
                 self._plain_head = self._head_without_upgrade()
                 return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import math
+import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -77,6 +78,8 @@ def check_ids(value: Any, name: str, limits: Limits) -> list[Any]:
         raise RefusalError(422, f"{name} must be a list of whole numbers or of strings")
     if len(value) > limits.max_rows:
         raise RefusalError(422, f"{name} must be at most {limits.max_rows:,}, got {len(value):,}")
+    if any(isinstance(each, bool) for each in value):  # an index would take them for a mask
+        raise RefusalError(422, f"{name} must be whole numbers or strings, got true or false")
     return value
 
 
@@ -109,6 +112,8 @@ def _check_text(value: Any, name: str, _: Limits) -> str:
 def _check_names(value: Any, name: str, _: Limits) -> list[str]:
     if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
         raise RefusalError(422, f"{name} must be a list of names")
+    if len(set(value)) < len(value):  # each would be read again
+        raise RefusalError(422, f"{name} must not name a column twice")
     return value
 
 
@@ -128,6 +133,9 @@ def _check_base64(value: Any, name: str, _: Limits) -> bytes:
 def _check_metadata(value: Any, _name: str, _: Limits) -> Any:
     """Return columns by name, or the table of an Arrow stream in base64."""
     if isinstance(value, dict):
+        for column, values in value.items():
+            if not isinstance(values, list):  # a text would be a list of its letters
+                raise RefusalError(422, f"column {column[:40]!r} of metadata must be a list of values")
         return value
     if not isinstance(value, str):
         raise RefusalError(422, "metadata must be columns by name, or an Arrow stream in base64")
@@ -139,6 +147,19 @@ def _check_metadata(value: Any, _name: str, _: Limits) -> Any:
     except (pa.ArrowException, OSError, ValueError):
         raise RefusalError(422, "metadata is text, but not an Arrow stream in base64") from None
     return table
+
+
+def parse_whole(text: str) -> int:
+    """Return a whole number that is written with the digits 0 to 9. `int` would take `1_0` and other digits, too.
+
+    Examples
+    --------
+    >>> parse_whole("-12")
+    -12
+    """
+    if re.fullmatch("-?[0-9]+", text) is None:
+        raise ValueError
+    return int(text)
 
 
 def _split(text: str) -> list[str]:
@@ -163,7 +184,7 @@ FIELDS = {
     "k": Field(
         described("The number of answers per query.", {"type": "integer", "default": 10, "minimum": 1}),
         _check_k,
-        int,
+        parse_whole,
     ),
     "ranking": Field(
         described("One of the rankings of the index; the first one by default.", TEXT), _check_text
@@ -189,7 +210,7 @@ FIELDS = {
             {"type": "integer", "minimum": 1},
         ),
         _check_k,
-        int,
+        parse_whole,
     ),
     "threshold": Field(described("Worse answers are left out.", NUMBER), _check_number, float),
     "columns": Field(described("The columns to return.", list_of(TEXT)), _check_names, _split),

@@ -199,6 +199,7 @@ def _begin(
 
 
 def _map_of(index: CodeIndex, items: ItemTable, wanted: str | None, course: Course) -> dict[str, Any]:
+    course.at("reading codes", 0)
     ids, codec = index.ids, index.codec
     sample = ids[np.sort(np.random.default_rng(0).permutation(len(ids))[:MAX_POINTS])]
     column: str | None = None
@@ -208,6 +209,7 @@ def _map_of(index: CodeIndex, items: ItemTable, wanted: str | None, course: Cour
     if len(ids):
         column, chosen = _label_column(index, items, wanted, sample.tolist())
         codes = index.codes(sample)
+        course.at("finding near items", 0)
         places = layout(codec, codes, tell=lambda done: course.at("placing items", done))
         best = look_like(codec, codes) if None in chosen else None
         if best is not None and isinstance(codec, SupervisedCodec):
@@ -235,6 +237,7 @@ def _audit_of(index: CodeIndex, items: ItemTable, wanted: str | None, course: Co
     from supquant.auditing import KINDS, audit  # noqa: PLC0415  # scikit-learn would double the start of a service
     from supquant.auditing.pages import Shown  # noqa: PLC0415
 
+    course.at("reading labels", 0)
     saved, few = items.findings(), len(index) <= MAX_AUDITED
     column, labels = _label_column(index, items, wanted, index.ids.tolist() if few else [])
     if saved is None and (column is None or not few):

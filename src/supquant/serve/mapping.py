@@ -28,7 +28,7 @@ STEPS_PER_CALL = 20
 """After this number of steps, progress is told."""
 
 MAX_BARNES_HUT = 5000
-"""Up to this number of items, repulsion is computed by a tree; between more, by interpolation on a grid."""
+"""Up to this number of items, all distances are computed, and repulsion by a tree; between more, by interpolation on a grid."""
 
 
 def lays_out() -> bool:
@@ -77,12 +77,10 @@ def _of_graph(decoded: Float32, start: Float64, n_jobs: int | None, tell: Callab
     from openTSNE.initialization import rescale  # noqa: PLC0415
     from openTSNE.nearest_neighbors import PrecomputedNeighbors  # noqa: PLC0415
 
-    from supquant.auditing.neighbours import find_neighbours  # noqa: PLC0415  # takes scikit-learn
     from supquant.inputs.parameters import resolve_jobs  # noqa: PLC0415
 
     jobs, steps = resolve_jobs(n_jobs), EARLY_STEPS + STEPS
-    near = find_neighbours(decoded, NEAREST, np.random.default_rng(0), jobs)
-    near_by = PrecomputedNeighbors(near.rows, near.distances.astype(np.float64))
+    near_by = PrecomputedNeighbors(*_nearest(decoded, jobs))
     affinities = PerplexityBasedNN(knn_index=near_by, perplexity=PERPLEXITY, n_jobs=jobs)
     done = 0
 
@@ -102,6 +100,20 @@ def _of_graph(decoded: Float32, start: Float64, n_jobs: int | None, tell: Callab
     )
     places = places.optimize(n_iter=EARLY_STEPS, exaggeration=12, momentum=0.5)
     return np.asarray(places.optimize(n_iter=STEPS, momentum=0.8), dtype=np.float64)
+
+
+def _nearest(decoded: Float32, jobs: int) -> tuple[NDArray[np.int64], Float64]:
+    """Return the numbers of the nearest other items (n, `NEAREST`) of decoded codes (n, D), and their distances."""
+    if len(decoded) <= MAX_BARNES_HUT:  # few, of which many may be equal: no codebooks are learned from them
+        from sklearn.neighbors import NearestNeighbors  # noqa: PLC0415
+
+        search = NearestNeighbors(n_neighbors=NEAREST, algorithm="brute", n_jobs=jobs).fit(decoded)
+        distances, rows = search.kneighbors()
+        return rows, distances.astype(np.float64)
+    from supquant.auditing.neighbours import find_neighbours  # noqa: PLC0415  # takes scikit-learn
+
+    near = find_neighbours(decoded, NEAREST, np.random.default_rng(0), jobs)
+    return near.rows, near.distances.astype(np.float64)
 
 
 def _in_unit_square(places: Float64) -> Float32:

@@ -8,7 +8,18 @@ from importlib.resources import files
 from typing import Any
 
 from supquant.serve.calls import Answer, Call, operation, table_answer
-from supquant.serve.fields import FLAG, ID, IDS, INTEGER, OBJECT, TEXT, VECTOR, described, list_of
+from supquant.serve.fields import (
+    FLAG,
+    ID,
+    IDS,
+    INTEGER,
+    OBJECT,
+    TEXT,
+    VECTOR,
+    described,
+    list_of,
+    parse_whole,
+)
 from supquant.serve.limits import RefusalError
 from supquant.serve.metrics import CONTENT_TYPE
 
@@ -86,7 +97,7 @@ async def items(call: Call) -> Any:
     fields = call.parameters()
     if call.index.info()["id_kind"] != "str":
         try:
-            fields["ids"] = list(map(int, fields["ids"]))
+            fields["ids"] = list(map(parse_whole, fields["ids"]))
         except ValueError:
             raise RefusalError(422, "the ids of this index are whole numbers") from None
     return await call.in_thread(_items, call, fields["ids"], fields.get("columns"))

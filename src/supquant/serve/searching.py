@@ -115,7 +115,10 @@ def _read_where(call: Call, value: Any) -> Any:
         return value
     if isinstance(value, dict) and "ids" in value and set(value) <= {"ids", "skip_missing"}:
         ids = check_ids(value["ids"], "the ids of where", call.service.limits)
-        if value.get("skip_missing") is not True:
+        skipped = value.get("skip_missing", False)
+        if not isinstance(skipped, bool):
+            raise RefusalError(422, "skip_missing must be true or false")
+        if not skipped:
             return ids
         return [each for each, known in zip(ids, call.index.contains(ids).tolist(), strict=True) if known]
     if isinstance(value, dict) and set(value) == {"mask"}:

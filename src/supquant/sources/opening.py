@@ -94,6 +94,8 @@ def open_vectors(
 
 
 def _open(source: Any, wish: Wish) -> VectorSource:
+    if isinstance(source, str) and not source.strip():
+        raise InputError("the name of a file is empty")  # a path of it would be the current folder
     if isinstance(source, str | os.PathLike):
         return _open_path(Path(source), wish)
     if _is_table(source):

@@ -23,6 +23,7 @@ import numpy as np
 import uvloop
 
 from supquant import CodeIndex
+from supquant.serve.connections import SINGLE
 from supquant_lab.bench.process import temporary_folder
 from supquant_lab.bench.serving.checked import M, make_codec
 from supquant_lab.bench.serving.mutations import READ, WRITE, draw_request, without_upgrade
@@ -328,7 +329,8 @@ class _Reading:
         self.messages: list[Message] = []
         self.n_whole = 0
         self.refusal, self.valid = 0, False
-        self._hosts, self._url = 0, b""
+        self._names: list[bytes] = []
+        self._url = b""
         self._parser = httptools.HttpRequestParser(self)
         self._parser.set_dangerous_leniencies(lenient_data_after_close=True)
         try:
@@ -360,18 +362,19 @@ class _Reading:
         return low
 
     def on_message_begin(self) -> None:
-        self._hosts, self._url = 0, b""
+        self._names, self._url = [], b""
 
     def on_url(self, url: bytes) -> None:
         self._url += url
 
     def on_header(self, name: bytes, _value: bytes) -> None:
-        self._hosts += name.lower() == b"host"
+        self._names.append(name.lower())
 
     def on_headers_complete(self) -> None:
         method = self._parser.get_method()
-        if self._hosts > 1 or method == b"CONNECT":
-            self.refusal, self.valid = 400 if self._hosts > 1 else 405, True
+        twice = any(self._names.count(each) > 1 for each in SINGLE)
+        if twice or method == b"CONNECT":
+            self.refusal, self.valid = 400 if twice else 405, True
             raise ValueError("the service refuses this")
         httptools.parse_url(self._url).path.decode("ascii")
         closes = self._parser.get_http_version() == "1.0" or not self._parser.should_keep_alive()
@@ -538,8 +541,8 @@ def _difference(plan: Plan, ours: _Connection, theirs: _Connection) -> str | Non
 
 
 def _comparable(answer: Answer) -> Answer:
-    """Return an answer without the name of a state of the rows, which every process draws for itself."""
-    body = re.sub(rb'"state":"[0-9a-f]{16}"', b'"state":""', answer.body)
+    """Return an answer without the names of states and versions, which every process draws for itself."""
+    body = re.sub(rb'"(state|version)":"[0-9a-f]{16}"', rb'"\1":""', answer.body)
     return Answer(answer.status, answer.headers, body)
 
 
