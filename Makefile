@@ -11,6 +11,7 @@
 # make gallery   draw the pictures of docs/gallery from what the examples find, with Chromium
 # make docs      build the pages of docs/ and the API reference into build/docs/index.html; a warning is an error
 # make wheels   build the wheels that people install, with Python 3.11 and 3.12 if they are here, into build/wheels
+# make quickstart  install a wheel into an empty environment, without a compiler, and run the example of README.md, in LIMIT seconds
 # make lock      write the versions that are installed into .ci, from where CI takes them
 # make audit     look for known weaknesses in these versions; it asks the package index
 # make browser   install Chromium where there is none (Debian), for the tests that open pages; others skip them
@@ -32,7 +33,7 @@ SOURCES := pyproject.toml CMakeLists.txt README.md LICENSE \
            $(shell find native src -type f -not -name '*.pyc' -not -name '_native*.so')
 LAB_SOURCES := lab/pyproject.toml lab/README.md $(shell find lab/src -type f -not -name '*.pyc')
 
-.PHONY: build demo test lint types pytest dist integrations quality figures gallery docs sanitize sanitize-address sanitize-thread test-gpu wheels lock audit browser develop clean
+.PHONY: build demo test lint types pytest dist integrations quality figures gallery docs sanitize sanitize-address sanitize-thread test-gpu wheels quickstart lock audit browser develop clean
 
 build: $(STAMP)
 
@@ -113,6 +114,17 @@ wheels: $(BIN)/python
 	done
 	rm -rf build/wheels/raw build/wheels/environment
 	advzip --recompress -4 build/wheels/*.whl
+
+# What a reader of README.md does, with nothing but Python on the PATH: a package that had to be compiled would be an error. A
+# machine that does other work needs a higher LIMIT, in seconds.
+LIMIT ?= 60
+
+quickstart: $(WHEEL)
+	rm -rf build/quickstart && $(PYTHON) -m venv build/quickstart
+	began=$$(date +%s) && timeout $(LIMIT) env PATH=$(CURDIR)/build/quickstart/bin /bin/sh -c 'python -m pip install --quiet \
+	  --disable-pip-version-check --only-binary :all: "$$0[sql]" && python .ci/quickstart.py' "$$(echo build/dist/*.whl)" && \
+	  echo "installed and ran the example in $$(($$(date +%s) - began)) s"
+	rm -rf build/quickstart
 
 dist: $(STAMP)
 	rm -rf build/wheel-check
