@@ -465,9 +465,8 @@ def test_there_is_no_curve_if_no_row_can_ask_or_answer_or_all_are_left_out(blobs
     assert curve_of(blobs, out=np.arange(3000) < n_out) is None
 
 
-@pytest.mark.parametrize("novelty", [0.0, 1.0])
-def test_there_is_no_curve_if_no_row_is_new_or_all_are(blobs, novelty):
-    assert curve_of(blobs, novelty=np.full(2250, novelty, dtype=np.float32)) is None
+def test_there_is_no_curve_if_no_row_is_new(blobs):
+    assert curve_of(blobs, novelty=np.zeros(2250, dtype=np.float32)) is None
 
 
 def test_items_that_are_hardly_new_share_no_class_with_a_new_query(blobs):
@@ -476,19 +475,33 @@ def test_items_that_are_hardly_new_share_no_class_with_a_new_query(blobs):
     assert products.max() < 1e-3  # a product is also one with the novelty of the item
 
 
-def test_left_out_classes_are_found_among_unlabelled_rows_alone(blobs, monkeypatch):
-    clustered = []
+@pytest.fixture
+def clustered(monkeypatch):
+    """The unlabelled rows of every call of find_classes."""
+    told = []
 
     def listen(labelled, y, n_labels, unlabelled, *others, **options):
-        clustered.append((len(labelled), unlabelled))
+        told.append(unlabelled)
         return find_classes(labelled, y, n_labels, unlabelled, *others, **options)
 
     monkeypatch.setattr(found_classes, "find_classes", listen)
+    return told
+
+
+def test_left_out_classes_are_found_among_unlabelled_rows_alone(blobs, clustered):
     curve_of(blobs)
-    ((n_labelled, unlabelled),) = clustered
-    assert n_labelled == (~np.isin(blobs.y, [3, 7, 12, 16])).sum()
     # With labelled rows of left-out classes next to them, these would be denser than new classes, and found more easily.
-    np.testing.assert_array_equal(unlabelled, blobs.unlabelled)
+    np.testing.assert_array_equal(clustered[0], blobs.unlabelled)
+
+
+def test_if_all_unlabelled_rows_are_new_labelled_ones_show_the_left_out_classes(blobs, clustered):
+    new = blobs.unlabelled[blobs.group >= 20]
+    curve = curve_of(blobs, unlabelled=new, novelty=np.ones(len(new), dtype=np.float32))
+    assert curve is not None
+    added = clustered[0][len(new) :]
+    assert len(added) == round(len(new) * 4 / 20)  # four of twenty classes are left out
+    left_out = blobs.labelled[np.isin(blobs.y, [3, 7, 12, 16])]
+    assert (added[:, None] == left_out).all(axis=2).any(axis=1).all()
 
 
 # how often rows that look so new are new -----------------------------------------------------------------------------

@@ -231,8 +231,7 @@ class SupervisedCodec(CodebookCodec):
 
     def transform(self, X: ArrayLike, y: ArrayLike | None = None, *, n_jobs: int | None = None) -> Float32:
         """Return the vectors t (n, D) of items X (n, p), which codes approximate; some or all of their labels may be known."""
-        X = self._vectors(X)
-        labels = None if y is None else self._read_labels(y, len(X))
+        labels = None if y is None else self._read_labels(y, len(self._vectors(X)))
 
         def of_block(features: Float32, block: tuple[int, int]) -> Float32:
             given = None if labels is None else self.map.spelling.of_labels(labels, *block)

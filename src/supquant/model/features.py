@@ -347,7 +347,9 @@ def _sameness_curve(
     found = [each for each in pairs if each is not None]
     if not found:
         return None
-    return fit_curve(np.vstack([each for each, _ in found]), np.vstack([each for _, each in found]))
+    return fit_curve(
+        *(np.concatenate([each.ravel() for each in parts]) for parts in zip(*found, strict=True))
+    )
 
 
 def _leave_out(

@@ -328,9 +328,10 @@ def pairs_of_left_out(
 ) -> tuple[Float64, Flags] | None:
     """Leave classes out of the labels, find them again, and return how alike queries and items are, and which share a class.
 
-    Left-out classes are found among the unlabelled rows, which show them as often as others. Queries are labelled rows of them,
-    which take part in no clustering. Items are others, which look as new as new rows do, and unlabelled rows, so many that every
-    class has about as many rows.
+    Left-out classes are found among the unlabelled rows, which show them as often as others. If most unlabelled rows are new, as
+    many labelled rows of left-out classes are added as new classes would have, if there were as many of them as of known ones.
+    Queries are labelled rows of left-out classes, which take part in no clustering. Items are others, which look as new as new
+    rows do, and unlabelled rows, so many that every class has about as many rows.
 
     Parameters
     ----------
@@ -357,10 +358,13 @@ def pairs_of_left_out(
     None if too few rows are left out.
     """
     u = novelty.astype(np.float64)
-    # Among rows whose novelty is known, left-out classes have about this number of rows.
-    expected = len(u) * (1 - u.mean()) * len(np.unique(y[out])) / n_labels
+    # As large as known classes are on average, or as new ones are if there are as many: the larger number of rows.
+    share = len(np.unique(y[out])) / n_labels
+    of_known, size = share * (1 - u.mean()), share * max(1 - u.mean(), u.mean())
+    expected = len(u) * size
     again = rng.permutation(np.flatnonzero(out))
     asking, answering = np.split(again, [min(FOLD_ROWS, len(again) // 2)])
+    added = labelled[answering[: round(len(unlabelled) * (size - of_known))]]
     answering = answering[: min(FOLD_ROWS, round(expected))]
     if not len(asking) or not len(answering) or out.all() or not u.any():
         return None
@@ -371,7 +375,7 @@ def pairs_of_left_out(
         labelled[~out],
         compact,
         len(names),
-        unlabelled,
+        np.concatenate([unlabelled, added]),
         np.zeros(len(compact), dtype=bool),
         rng,
         n_jobs,
