@@ -1,4 +1,6 @@
-"""Report: one query over sorted codes of a trained model, compared with a scan of all codes, and over uniform codes, with FAISS.
+"""Report: queries over sorted codes of a trained model, one by one and together, and what adding these codes takes.
+
+One query is compared with a scan of all codes and, over uniform codes, with FAISS.
 
 Trained codes are those of Tiny-ImageNet's vectors, drawn repeatedly with noise. Encoding ten million vectors takes an hour, so
 fewer can be encoded: then a row takes all but the last two codewords of one code, and the last two of another code with the same
@@ -9,19 +11,23 @@ from __future__ import annotations
 
 from functools import partial
 from statistics import mean, median
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from supquant import kernels
-from supquant.arrays import Codes, Float32
+from supquant.arrays import Codes, Float32, RowNumbers
+from supquant.codec import load_codec
 from supquant.errors import InputError
+from supquant.index import CodeIndex
 from supquant.index.ids import read_ids
 from supquant.index.ordering import CodeOrder
 from supquant.index.segments import Segment
 from supquant.interchange import import_faiss
 from supquant.model import SupervisedCodec, SupervisedQuantizer
 from supquant.models import load_model
+from supquant_lab.bench.process import run_watched, temporary_folder
 from supquant_lab.bench.search.codes import Stock, check_same, check_sums, uniform
 from supquant_lab.bench.search.sides import FAST_SCAN, OURS, PQ, our_sides, their_sides, thread_limit
 from supquant_lab.bench.timing import Figure, time_in_turn
@@ -55,6 +61,9 @@ NOISE = 0.3
 
 QUERIES = 16
 """Number of queries, asked one by one."""
+
+BATCH = 64
+"""Number of queries that are asked together."""
 
 K = 100
 """Number of answers."""
@@ -108,7 +117,7 @@ def bench_cells(
     if quick:
         rows, encoded = 100_000, 2000
     codec = _codec(data, learned, model, callback)
-    scans = []
+    scans, batches = [], []
     for labelled in (True, False):
         codes = trained_codes(data, codec, learned, labelled, rows, encoded)
         for ranking in codec.rankings:
@@ -117,9 +126,14 @@ def bench_cells(
             tables = codec.query_tables(queries, ranking, all_labelled=all_labelled).tables
             about = {"items": "labelled" if labelled else "unlabelled", "ranking": ranking}
             scans.append(about | time_scans(CodeOrder(codec), codes, tables, repeats))
+        index = CodeIndex(codec).add_codes(codes)
+        batches.append(batch_figure(index, data, learned, "labelled" if labelled else "unlabelled", repeats))
+        del index
     figures = [
         *(_ratio(scan, "median") for scan in scans),
         *(_ratio(scan, "mean") for scan in scans),
+        *batches,
+        *adding_figures(codec, codes),
         *uniform_figures(faiss, rows if quick else UNIFORM_ROWS, repeats),
         string_figure(),
     ]
@@ -213,6 +227,48 @@ def _ratio(scan: dict[str, Any], statistic: str) -> Figure:
         of(scan["full_milliseconds"]) / of(scan["cells_milliseconds"]),
         at_least=4.0 if scan["ranking"] == "label" else None,
     )
+
+
+def batch_figure(index: CodeIndex, data: Dataset, learned: int, items: str, repeats: int) -> Figure:
+    """Return the time of queries that are asked together over that of the same queries one by one, on all cores."""
+    queries = np.asarray(data.X[learned : learned + BATCH], dtype=np.float32)
+    if len(queries) < BATCH:  # of few rows nearly all are learned from
+        queries = np.asarray(data.X[-BATCH:], dtype=np.float32)
+
+    def asked(step: int) -> list[RowNumbers]:
+        return [index.search(queries[start : start + step], K)[1] for start in range(0, BATCH, step)]
+
+    check_same("a batch", "single queries", np.concatenate(asked(1)), asked(BATCH)[0])
+    calls = {"together": partial(asked, BATCH), "one by one": partial(asked, 1)}
+    spent = time_in_turn(calls, repeats=repeats)
+    return Figure(
+        f"{BATCH} queries together over one by one: {items} items, label ranking",
+        spent["together"].seconds / spent["one by one"].seconds,
+        at_most=0.5,
+    )
+
+
+def adding_figures(codec: SupervisedCodec, codes: Codes) -> list[Figure]:
+    """Return what adding codes (n, M) to an index takes, in a process that does nothing else."""
+    with temporary_folder() as folder:
+        codec.save(folder / "codec")
+        np.save(folder / "codes.npy", codes)
+        paths = folder / "codec", folder / "codes.npy"
+        seconds, peak = run_watched(add_codes, *paths, purpose="add codes")
+    return [
+        Figure("add_codes: seconds per 10,000,000 codes", seconds * 1e7 / len(codes), at_most=1.0),
+        Figure(
+            "add_codes: peak memory of the process in bytes per code", 1e6 * peak / len(codes), at_most=24.0
+        ),
+    ]
+
+
+def add_codes(codec: str, codes: str) -> float:
+    """Return the seconds in which an index takes the codes of a file."""
+    index, mapped = CodeIndex(load_codec(codec)), np.load(codes, mmap_mode="r")
+    begin = perf_counter()
+    index.add_codes(mapped)
+    return perf_counter() - begin
 
 
 def uniform_figures(faiss: Any, rows: int, repeats: int) -> list[Figure]:
