@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -17,9 +18,11 @@ from hypothesis import settings
 
 pytest.register_assert_rewrite("killed_saves", "scan_cases", "stored_arrays")
 
-# The module for other operating systems cannot be imported here.
+# Modules for other operating systems, and for packages that are not installed, cannot be imported here.
+INTEGRATED = {"haystack": "haystack", "langchain": "langchain_core", "llama_index": "llama_index"}
 collect_ignore_glob = [
-    "*/supquant/system/posix.py" if sys.platform == "win32" else "*/supquant/system/windows.py"
+    "*/supquant/system/posix.py" if sys.platform == "win32" else "*/supquant/system/windows.py",
+    *(f"*/supquant/integrations/{module}.py" for module, name in INTEGRATED.items() if not find_spec(name)),
 ]
 
 # Shared and slow machines make a deadline on single examples a source of noise, not of findings.
