@@ -87,7 +87,7 @@ def test_readme_runs_as_it_stands_and_prints_what_it_shows(folder, monkeypatch, 
     )
     for ours, theirs in zip(printed.splitlines(), shown.splitlines(), strict=True):
         (query, score, words), (*_, shown_score, shown_words) = (line.split("  ") for line in (ours, theirs))
-        assert abs(float(score) - float(shown_score)) <= 0.05  # a fit rounds differently on other processors
+        assert abs(float(score) - float(shown_score)) <= 0.02  # a fit rounds differently on other processors
         assert ("limit" in words) == ("limit" in shown_words) == (query == "1")
     asked = supquant.open_vectors(ASKED, metadata=["text"]).metadata["text"].to_pylist()
     comment = re.search(r'# ("Can.*"), \.\.\.$', text, re.MULTILINE)[1]

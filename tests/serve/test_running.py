@@ -195,6 +195,17 @@ def test_the_fuzzer_notices_wrong_answers(tmp_path, monkeypatch, wrong):
         assert fuzz(*urls, 300, seed=1).failures
 
 
+def test_only_an_audit_that_is_not_ready_may_have_another_status():
+    refused, unready, ready = (
+        fuzzing.Answer(status, (), body)
+        for status, body in ((422, b"{}"), (200, b'{"ready":false,"done":0}'), (200, b'{"ready":true}'))
+    )
+    assert fuzzing._may_differ(b"/v1/brine/audit", refused, unready)
+    assert fuzzing._may_differ(b"/v1/brine/audit", unready, ready)
+    assert not fuzzing._may_differ(b"/v1/brine/audit", refused, ready)
+    assert not fuzzing._may_differ(b"/v1/brine/search", refused, unready)
+
+
 def test_memory_that_grows_is_a_failure():
     assert fuzzing.growth_of([50, 100, 101, 100, 102, 101, 100, 101, 102])[1] == []
     assert fuzzing.growth_of([50, 100, 101, 110, 112, 111, 120, 121, 122])[1] == [

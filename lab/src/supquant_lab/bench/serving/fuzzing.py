@@ -537,11 +537,15 @@ def _difference(plan: Plan, ours: _Connection, theirs: _Connection) -> str | Non
     for one, other in zip(mine, yours, strict=True):
         final += one.status >= 200
         asked = plan.messages[final].url if final < len(plan.messages) else plan.last
-        unready = _UNREADY in one.body or _UNREADY in other.body
-        varies = _VARYING.search(asked) is not None and (one.status == other.status or unready)
-        if not varies and _comparable(one) != _comparable(other):
+        if not _may_differ(asked, one, other) and _comparable(one) != _comparable(other):
             return f"{asked!r} was answered with {one} instead of {other}"
     return None
+
+
+def _may_differ(asked: bytes, one: Answer, other: Answer) -> bool:
+    """Return whether the answers of two services to the same request may differ."""
+    unready = _UNREADY in one.body or _UNREADY in other.body
+    return _VARYING.search(asked) is not None and (one.status == other.status or unready)
 
 
 def _comparable(answer: Answer) -> Answer:
