@@ -34,9 +34,7 @@ def fingerprint(folder: Path, names: Sequence[str]) -> str:
         for file in files:
             own = file.relative_to(folder)
             if file.suffix == ".py" and not any(own.is_relative_to(each) for each in GPU_SOURCES):
-                digest.update(
-                    own.as_posix().encode() + _as_bytes(ast.parse(file.read_text(encoding="utf-8")))
-                )
+                digest.update(own.as_posix().encode() + _statements(file.read_text(encoding="utf-8")))
     return digest.hexdigest()[:DIGITS]
 
 
@@ -116,6 +114,12 @@ def _defined_names(statement: ast.stmt) -> Iterator[str]:
     elif isinstance(statement, ast.Assign | ast.AnnAssign):
         targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
         yield from (node.id for target in targets for node in ast.walk(target) if isinstance(node, ast.Name))
+
+
+@cache
+def _statements(text: str) -> bytes:
+    """Return the statements of a source. A run asks for those of all files again for each method and each page."""
+    return _as_bytes(ast.parse(text))
 
 
 def _as_bytes(tree: ast.AST) -> bytes:
