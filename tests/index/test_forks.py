@@ -76,7 +76,7 @@ def test_a_child_forked_while_a_file_is_being_checked_searches(
     expected = index.search(queries)[1].tolist()
     lazy = CodeIndex.load(tmp_path / "index")
     checking, go_on = threading.Event(), threading.Event()
-    parent, checksum = os.getpid(), xxhash.xxh3_64
+    parent, checksum = os.getpid(), xxhash.xxh3_64_hexdigest
 
     def slow_checksum(*arguments):
         if os.getpid() == parent:
@@ -87,7 +87,7 @@ def test_a_child_forked_while_a_file_is_being_checked_searches(
     def search():
         assert lazy.search(queries)[1].tolist() == expected
 
-    monkeypatch.setattr(xxhash, "xxh3_64", slow_checksum)
+    monkeypatch.setattr(xxhash, "xxh3_64_hexdigest", slow_checksum)
     searcher = threading.Thread(target=search)
     searcher.start()
     assert checking.wait(10)

@@ -1,6 +1,7 @@
 """Vectors next to codes: the first answers in the order of exact scores and cosines, through every change and on every way."""
 
 import copy
+import os
 import pickle
 
 import numpy as np
@@ -11,7 +12,7 @@ from everywhere import everywhere, put_somewhere
 from hypothesis import given
 from hypothesis import strategies as st
 
-from supquant import CodeIndex, InputError, ProductQuantizer, SupervisedQuantizer
+from supquant import CodeIndex, InputError, ProductQuantizer, SupervisedQuantizer, kernels
 from supquant.client import Client
 from supquant.errors import FileFormatError
 from supquant.index.vectors import Vectors, join_vectors
@@ -20,6 +21,7 @@ from supquant.model.exact import N_LEVELS
 from supquant.model.feature_map import unit_rows
 from supquant.model.vectors import FeatureParts, item_vectors
 from supquant.sources import open_vectors
+from supquant.storage import layout, open_arrays, pack_arrays
 
 KINDS = ("int8", "float16")
 
@@ -241,6 +243,98 @@ def test_files_of_vectors_that_were_altered_are_refused(model, items, queries, t
     path.unlink()
     with pytest.raises(FileFormatError, match="not there"):
         CodeIndex.load(tmp_path / "index")
+
+
+@pytest.mark.parametrize("labelled", [True, False])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_first_search_reads_little_of_the_vectors_and_finds_damage_there(
+    model, items, queries, tmp_path, monkeypatch, kind, labelled
+):
+    X, y = np.repeat(items[0], 60, axis=0), np.repeat(items[1], 60)
+    X = X + np.random.default_rng(0).uniform(0, 0.3, X.shape).astype(np.float32)
+    y = np.zeros(len(X), dtype=int) if labelled else None
+    CodeIndex(model, vectors=kind).add(X, y).save(tmp_path / "index")
+    path = next((tmp_path / "index").glob("vectors-*"))
+    sound, read, digest = path.read_bytes(), [], layout.chunk_digest
+    monkeypatch.setattr(layout, "chunk_digest", lambda chunk: read.append(len(chunk)) or digest(chunk))
+
+    def fresh():
+        index = CodeIndex.load(tmp_path / "index")
+        index.search(queries[0], 5)
+        read.clear()
+        return index
+
+    index = fresh()
+    expected = index.search(queries[0], 5, refine=5)
+    assert 0 < sum(read) < len(sound) / 3
+    vectors = index._snapshot.parts[0].segment.vectors
+    assert (vectors._which is not None) == labelled
+    own = {"rows": expected[1]}
+    own |= {"meanings": [vectors._which[row] for row in own["rows"]] if labelled else own["rows"]}
+    own |= {"which": own["rows"], "scales": [3]} if labelled else {"scales": [3]}
+    elsewhere = (expected[1][0] + len(X) // 2) % len(X)
+    begins = {
+        name: len(sound) - vectors._file.nbytes + begin for name, begin in vectors._file._begins.items()
+    }
+    for name, rows in (*own.items(), ("rows", [elsewhere])):
+        row_bytes = vectors._file.arrays[name][:1].nbytes
+        for row in rows[:2]:
+            content = bytearray(sound)
+            content[begins[name] + int(row) * row_bytes + row_bytes - 1] ^= 1
+            path.write_bytes(content)
+            damaged = fresh()
+            if row == elsewhere:
+                np.testing.assert_array_equal(damaged.search(queries[0], 5, refine=5), expected)
+                with pytest.raises(FileFormatError, match="altered"):
+                    damaged.search(X[row], 100, ranking="position", refine=len(X))
+                continue
+            for _ in range(2):
+                with pytest.raises(FileFormatError, match=f"{path.name}: its arrays were altered"):
+                    damaged.search(queries[0], 5, refine=5)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_change_of_vectors_during_a_search_is_noticed_after_it(
+    model, items, queries, tmp_path, monkeypatch, kind
+):
+    CodeIndex(model, vectors=kind).add(np.repeat(items[0], 60, axis=0)).save(tmp_path / "index")
+    path = next((tmp_path / "index").glob("vectors-*"))
+    index = CodeIndex.load(tmp_path / "index")
+    dots, times = kernels.active().row_dots, []
+
+    def changed_before(*arguments):
+        if not times:
+            content = bytearray(path.read_bytes())
+            content[len(content) // 3 :] = bytes(len(content) - len(content) // 3)
+            with path.open("r+b") as file:
+                file.write(content)
+            os.utime(path, ns=(0, path.stat().st_mtime_ns + 10**9))
+        times.append(1)
+        return dots(*arguments)
+
+    monkeypatch.setattr(kernels.active(), "row_dots", changed_before)
+    with pytest.raises(FileFormatError, match="altered"):
+        index.search(queries, 50, refine=100)
+    assert times
+
+
+def test_forged_vectors_are_refused_when_they_are_used(model, items, queries, tmp_path):
+    X, y = np.repeat(items[0], 60, axis=0), np.zeros(60 * N, dtype=int)
+    index = CodeIndex(model, vectors="float16").add(X, y)
+    vectors = index._snapshot.parts[0].segment.vectors
+    forged = {
+        "which": np.full_like(vectors._which, len(vectors._meanings)),
+        "rows": np.full_like(vectors._rows, np.nan),
+        "meanings": np.full_like(vectors._meanings, np.inf),
+        "scales": -vectors._scales,
+    }
+    for name, values in forged.items():
+        pack_arrays("vectors", vectors._arrays() | {name: values}, {}).write(tmp_path / name)
+        file = open_arrays(tmp_path / name, "vectors")
+        widths = vectors._rows.shape[1], vectors._meanings.shape[1]
+        index._snapshot.parts[0].segment.vectors = Vectors.from_file(file, len(X), "float16", *widths)
+        with pytest.raises(FileFormatError, match=f"{tmp_path / name}: "):
+            index.search(queries, 5, refine=5)
 
 
 def test_vectors_of_wrong_values_are_refused():

@@ -77,11 +77,11 @@ def test_the_same_content_gives_the_same_bytes(saved, tmp_path):
     assert (tmp_path / "again").read_bytes() == saved.read_bytes()
 
 
-def test_checksums_are_xxh3_of_each_mebibyte():
-    payload = np.random.default_rng(0).integers(0, 256, 3 * 2**20 + 5, dtype=np.uint8)
-    pieces = np.split(payload, [7, 2**20, 2**20 + 1, 3 * 2**20])
+def test_checksums_are_xxh3_of_each_chunk():
+    payload = np.random.default_rng(0).integers(0, 256, 3 * 2**16 + 5, dtype=np.uint8)
+    pieces = np.split(payload, [7, 2**16, 2**16 + 1, 3 * 2**16])
     expected = [
-        xxhash.xxh3_64_hexdigest(payload[i : i + 2**20].tobytes()) for i in range(0, len(payload), 2**20)
+        xxhash.xxh3_64_hexdigest(payload[i : i + 2**16].tobytes()) for i in range(0, len(payload), 2**16)
     ]
     assert layout.digests_of([piece.data for piece in pieces]) == expected
 
@@ -97,20 +97,76 @@ def test_opening_leaves_the_payload_unread_and_verify_finds_the_damage_every_tim
     file = open_arrays(saved, "model")
     for _ in range(2):
         with pytest.raises(
-            FileFormatError, match=f"^{saved}: its arrays were altered: the checksum of MiB 0"
+            FileFormatError,
+            match=rf"^{saved}: its arrays were altered: the checksum of 64 KiB from byte \d+ on differs",
         ):
             file.verify()
 
 
 def test_a_payload_found_right_is_not_read_again(saved, monkeypatch):
     read = []
-    checksums = layout.digests_of
-    monkeypatch.setattr(layout, "digests_of", lambda pieces: read.append(1) or checksums(pieces))
+    digest = layout.chunk_digest
+    monkeypatch.setattr(layout, "chunk_digest", lambda chunk: read.append(1) or digest(chunk))
     file = open_arrays(saved, "model")
     assert read == []
     file.verify()
     file.verify()
     assert read == [1]
+
+
+@pytest.fixture
+def rows_of_a_file(tmp_path):
+    """A mapped file of an array of rows of 1,000 bytes, after another array, and the rows."""
+    rows = np.random.default_rng(0).integers(0, 256, (3000, 1000), dtype=np.uint8)
+    path = tmp_path / "rows"
+    pack_arrays("demo", {"rows": rows, "wide": np.arange(5.0)}, {}).write(path)
+    return path, rows
+
+
+@pytest.mark.parametrize("row", [0, 65, 1234, 2999])
+def test_a_row_is_verified_without_reading_the_others(rows_of_a_file, row):
+    path, rows = rows_of_a_file
+    start = path.stat().st_size - rows.nbytes
+    for at in (row * 1000, row * 1000 + 999):
+        content = bytearray(path.read_bytes())
+        content[start + at] ^= 1
+        path.write_bytes(content)
+        file = open_arrays(path, "demo")
+        assert file.mapped
+        file.verify(file.chunks_of({"rows": np.array([(row + 1500) % 3000, 500, 500])}))
+        for _ in range(2):
+            with pytest.raises(FileFormatError, match="altered"):
+                file.verify(file.chunks_of({"rows": np.array([500, row])}))
+        with pytest.raises(FileFormatError, match="altered"):
+            file.verify()
+        content[start + at] ^= 1
+        path.write_bytes(content)
+        file.verify(
+            file.chunks_of({"rows": np.array([row])})
+        )  # the file was written to, so it is compared again
+
+
+def test_each_chunk_is_read_once_until_the_file_is_written_to(rows_of_a_file, monkeypatch):
+    path, rows = rows_of_a_file
+    read = []
+    digest = layout.chunk_digest
+    monkeypatch.setattr(layout, "chunk_digest", lambda chunk: read.append(len(chunk)) or digest(chunk))
+    file = open_arrays(path, "demo")
+    for _ in range(2):
+        file.verify(file.chunks_of({"rows": np.array([5, 6, 1500])}))
+    assert read == [65536, 65536]
+    file.verify()
+    file.verify(file.chunks_of({"rows": np.arange(3000)}))
+    assert sum(read) == rows.nbytes + 40
+    os.utime(path, ns=(0, 0))
+    file.verify(file.chunks_of({"rows": np.array([5])}))
+    assert sum(read) == rows.nbytes + 40 + 65536
+
+
+def test_large_files_have_larger_chunks():
+    assert layout.chunk_bytes(1) == layout.chunk_bytes(1 << 36) == 1 << 16
+    for size in (3 << 36, 1 << 45):
+        assert 1 << 19 <= -(-size // layout.chunk_bytes(size)) <= 1 << 20
 
 
 def test_several_threads_may_verify_at_once(saved):

@@ -584,7 +584,8 @@ class CodeIndex(LocalIndex):
         path : str or path-like
             The folder.
         verify : {"lazy", "full"}, default="lazy"
-            Whether each file is compared with its checksums at its first use, or all files at once.
+            Whether each file is compared with its checksums at its first use, or all files at once. Of vectors next to codes, a
+            search reads and compares what is near its rows, not the whole file.
         mapped : bool, default=True
             Whether large files are mapped. Otherwise all files are read into memory and compared with their checksums. Then the
             folder may be changed in any way after `load` returns.

@@ -128,12 +128,10 @@ class Snapshot:
                 stored.check_once()
 
     def check_unchanged(self) -> None:
-        """Check that no mapped file of codes or vectors was changed since it was checked. A search does this after its scan."""
+        """Check that no mapped file of codes was changed since it was checked. A search does this after its scan."""
         for part in self.parts:
             for segment in part.segments:
                 segment.check_unchanged()
-                if segment.vectors is not None:
-                    segment.vectors.check_unchanged()
 
     def parts_with_positions(self) -> Iterator[tuple[int, Part]]:
         """Return the position of every part's first row, and the part."""

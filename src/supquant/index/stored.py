@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from supquant.arrays import RowNumbers
 from supquant.errors import FileFormatError
 from supquant.storage import ArrayFile, FileState, PackedArrays, open_arrays, pack_arrays, state_of
 
@@ -149,6 +152,31 @@ class StoredArrays(Stored):
             candidate._file = None  # everything is in memory: the file may change, and its mapping is closed
         candidate._checked = True
         self.__dict__.update(candidate.__dict__)
+
+    @contextmanager
+    def checked_rows(self, **rows: RowNumbers | None) -> Iterator[None]:
+        """Check some rows of some arrays, by their names, before and after they are read. Others of a mapped file are not read.
+
+        This compares checksums, and says nothing of the values: who reads them checks them.
+
+        Parameters
+        ----------
+        **rows : ndarray (r,) int64, or None
+            Row numbers for each array. None stands for the whole array.
+
+        Raises
+        ------
+        FileFormatError
+            If these rows were altered, before or meanwhile.
+        """
+        if (file := self._file) is None or not file.mapped:
+            self.check_once()
+            yield
+            return
+        chunks = file.chunks_of(rows)
+        file.verify(chunks)
+        yield
+        file.verify(chunks)
 
     def check_before_scan(self) -> None:
         """Check arrays as `check_once` does, but later only that a mapped file has its size. Then a scan can read all of it.

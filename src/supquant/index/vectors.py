@@ -41,6 +41,10 @@ _MIN_POWER = -30
 _MAX_SCALE = 2.0**20
 """The largest scale, far above that of unit vectors and probabilities: no product with it overflows."""
 
+_SCALES_FLAW = f"'scales' must be above 0 and at most {_MAX_SCALE:g}"
+
+_VALUES_FLAW = "the vectors must be finite"
+
 _ROWS_PER_MEANING = 8
 """Meanings are kept once if there are at least this number of rows for each distinct one, on average."""
 
@@ -119,16 +123,31 @@ class Vectors(StoredArrays):
     def products(
         self, rows: RowNumbers, asking: RowNumbers, queries: ExactQueries, n_threads: int
     ) -> tuple[Float32, Float32]:
-        """Return the scores (r,) and cosines (r,) of some rows (r,) for the queries that ask for them, by their numbers (r,)."""
-        self.check_once()
+        """Return the scores (r,) and cosines (r,) of some rows (r,) for the queries that ask for them, by their numbers (r,).
+
+        Only these rows are checked, as long as nothing else needed all of them.
+        """
+        own = rows
+        if self._which is not None:
+            with self.checked_rows(which=rows):
+                own = self._which[rows].astype(np.int64)  # a copy: it stays what is checked here
+            self._refuse_if(
+                own.max(initial=-1) >= len(self._meanings), "'which' names meanings that are not there"
+            )
         dots = kernels.active().row_dots
         p = self._rows.shape[1]
-        factors = np.stack([queries.weights, queries.units], axis=1) * self._scales[:p]  # (q, 2, p)
-        found = dots(self._rows, rows, asking, factors, n_threads)
-        of_meaning = (queries.meaning * self._scales[p:])[:, None]  # (q, 1, w)
-        own = rows if self._which is None else self._which[rows].astype(np.int64)
-        meant = dots(self._meanings, own, asking, of_meaning, n_threads)
+        with self.checked_rows(rows=rows, meanings=own, scales=None):
+            self._refuse_if(not self._has_good_scales(), _SCALES_FLAW)
+            factors = np.stack([queries.weights, queries.units], axis=1) * self._scales[:p]  # (q, 2, p)
+            found = dots(self._rows, rows, asking, factors, n_threads)
+            of_meaning = (queries.meaning * self._scales[p:])[:, None]  # (q, 1, w)
+            meant = dots(self._meanings, own, asking, of_meaning, n_threads)
+        self._refuse_if(not (np.isfinite(found).all() and np.isfinite(meant).all()), _VALUES_FLAW)
         return meant[:, 0] + found[:, 0] - queries.shifts[asking], found[:, 1]
+
+    def _refuse_if(self, wrong: bool | np.bool_, what: str) -> None:
+        if wrong and self._file is not None:
+            raise FileFormatError(f"{self._file.path}: {what}")
 
     def decoded(self) -> tuple[Float32, Float32]:
         """Return the unit vectors (n, p) and meanings (n, w) that are kept."""
@@ -165,14 +184,17 @@ class Vectors(StoredArrays):
             1, len(self._meanings)
         ):
             return f"'which' must be below {len(self._meanings)}, got {last}"
-        if not ((self._scales > 0) & (self._scales <= _MAX_SCALE)).all():
-            return f"'scales' must be above 0 and at most {_MAX_SCALE:g}"
+        if not self._has_good_scales():
+            return _SCALES_FLAW
         for values in (self._rows, self._meanings):
             if values.dtype == np.float16 and not all(
                 np.isfinite(values[part]).all() for part in _parts(len(values))
             ):
-                return "the vectors must be finite"
+                return _VALUES_FLAW
         return None
+
+    def _has_good_scales(self) -> bool:
+        return bool(((self._scales > 0) & (self._scales <= _MAX_SCALE)).all())
 
 
 def join_vectors(pieces: Sequence[Vectors]) -> Vectors:

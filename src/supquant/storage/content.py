@@ -115,6 +115,11 @@ class FileContent:
                 f"{self._path}: was changed in place while it was in use: it has {size} bytes, and had {len(self.data)}"
             )
 
+    def read_ahead(self, start: int, size: int) -> None:
+        """Let the system read some bytes of a mapped file, without waiting for them."""
+        if self._map is not None:
+            system.read_ahead(self._map, start, min(size, len(self.data) - start))
+
     def last_write(self) -> int | None:
         """Return the time in ns of the last write to the mapped file.
 

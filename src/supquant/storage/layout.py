@@ -8,7 +8,7 @@ import numpy as np
 import xxhash
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 VERSION = "1"
 """The version of the format that is written and read."""
@@ -16,8 +16,11 @@ VERSION = "1"
 ALIGNMENT = 64
 """The payload begins at a multiple of this number of bytes."""
 
-CHUNK_BYTES = 1 << 20
-"""Each checksum covers this number of bytes of the payload. The last one may cover fewer."""
+_MIN_CHUNK = 1 << 16
+"""Each checksum covers at least this number of bytes of the payload, except the last one."""
+
+_MAX_CHUNKS = 1 << 20
+"""The greatest number of checksums of a file. They then take at most 23 MB of its header."""
 
 _MAX_HEADER = 4 << 20
 """The greatest length in bytes of the header of a file without arrays."""
@@ -89,11 +92,25 @@ def longest_header(payload_size: int) -> int:
     return min(_MAX_HEADER + payload_size, _MAX_ANY_HEADER)
 
 
-def digests_of(pieces: Iterable[memoryview]) -> list[str]:
-    """Return the xxh3 digest (64 bits, hexadecimal) of every `CHUNK_BYTES` of the joined pieces."""
+def chunk_bytes(payload_size: int) -> int:
+    """Return the number of bytes that each checksum covers, for a payload of some bytes. The last one may cover fewer.
+
+    Whoever needs one row of a mapped file reads such a chunk. So chunks are small: 64 KiB up to a payload of 64 GiB.
+
+    Examples
+    --------
+    >>> chunk_bytes(0), chunk_bytes(1 << 36), chunk_bytes((1 << 36) + 1)
+    (65536, 65536, 131072)
+    """
+    needed = -(-payload_size // _MAX_CHUNKS)
+    return max(_MIN_CHUNK, 1 << (needed - 1).bit_length())
+
+
+def digests_of(pieces: Sequence[memoryview]) -> list[str]:
+    """Return the xxh3 digest (64 bits, hexadecimal) of every chunk of the joined pieces."""
     digests = []
     hasher = xxhash.xxh3_64()
-    room = CHUNK_BYTES
+    size = room = chunk_bytes(sum(map(len, pieces)))
     for piece in pieces:
         position = 0
         while position < len(piece):
@@ -104,10 +121,15 @@ def digests_of(pieces: Iterable[memoryview]) -> list[str]:
             if room == 0:
                 digests.append(hasher.hexdigest())
                 hasher.reset()
-                room = CHUNK_BYTES
-    if room < CHUNK_BYTES:
+                room = size
+    if room < size:
         digests.append(hasher.hexdigest())
     return digests
+
+
+def chunk_digest(chunk: memoryview) -> str:
+    """Return the digest of one chunk, as in `digests_of`."""
+    return xxhash.xxh3_64_hexdigest(chunk)
 
 
 def head_digest(head_with_zero_digest: bytes) -> str:

@@ -6,6 +6,7 @@ import json
 import math
 import os
 import reprlib
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numpy.typing import NDArray
+
+    from supquant.arrays import RowNumbers
 
 __all__ = ["ArrayFile", "load_arrays", "open_arrays", "read_kind", "shorten"]
 
@@ -115,6 +118,10 @@ def read_kind(path: str | os.PathLike[str]) -> str:
         return _read_head(FileContent(path, mapped=True).data)[2]["kind"]
 
 
+_AHEAD = 256
+"""The number of chunks that are read ahead of their comparison."""
+
+
 class ArrayFile:
     """An open file, made by `open_arrays`.
 
@@ -132,13 +139,13 @@ class ArrayFile:
 
     def __init__(self, path: str | os.PathLike[str], kind: str, *, mapped: bool = True) -> None:
         self.path = path
-        self._verified = False
-        self._last_write: int | None = None
         with naming_file(path):
             self._content = FileContent(path, mapped=mapped)
-            self._start, self._checksums, self.digest, self.arrays, self.settings = _parse(
+            self._start, self._checksums, self.digest, self._begins, self.arrays, self.settings = _parse(
                 self._content.data, kind
             )
+        self._chunk = layout.chunk_bytes(self.nbytes)
+        self._verified = _Verified(None, -(-self.nbytes // self._chunk))
 
     @property
     def mapped(self) -> bool:
@@ -159,14 +166,19 @@ class ArrayFile:
         """Raise a `FileFormatError` if a mapped file has another size than when it was opened. It takes a microsecond."""
         self._content.check_size()
 
-    def verify(self) -> None:
-        """Compare the arrays with their checksums. The first call reads all of the file.
+    def verify(self, chunks: RowNumbers | None = None) -> None:
+        """Compare the arrays with their checksums, or only some chunks of them. What was compared is not read again.
 
         A later call only asks the system whether a mapped file was written to since, which takes two microseconds. If it was, the
-        arrays are compared again. So a file that was overwritten with the same content does no harm.
+        arrays or chunks are compared again. So a file that was overwritten with the same content does no harm.
 
         Any number of threads may call it. Threads that call it at the same time all do the work: a lock could stay closed in a
         forked child.
+
+        Parameters
+        ----------
+        chunks : ndarray (c,) int64, default=None
+            The numbers of chunks from `chunks_of`. None stands for all.
 
         Raises
         ------
@@ -175,12 +187,71 @@ class ArrayFile:
         """
         self.check_size()
         last_write = self._content.last_write()
-        if self._verified and (last_write is None or last_write == self._last_write):
+        verified = self._verified
+        if last_write is not None and last_write != verified.last_write:
+            verified = self._verified = _Verified(last_write, len(verified.chunks))
+        if verified.whole or (chunks is not None and verified.chunks[chunks].all()):
             return
+        missing = np.flatnonzero(~verified.chunks)
+        if chunks is not None:
+            missing = np.intersect1d(chunks, missing)
         with naming_file(self.path):
-            _verify_payload(self._content.data, self._start, self._checksums)
-        self._last_write = last_write
-        self._verified = True
+            self._compare(missing.tolist())
+        verified.chunks[missing] = True
+        verified.whole = chunks is None
+
+    def chunks_of(self, rows: Mapping[str, RowNumbers | None]) -> RowNumbers:
+        """Return the numbers (c,) of the chunks in which rows lie, some of them more than once.
+
+        Parameters
+        ----------
+        rows : mapping of str to ndarray (r,) int64, or None
+            Row numbers for each name of an array. None stands for the whole array.
+        """
+        found = [np.empty(0, dtype=np.int64)]
+        for name, chosen in rows.items():
+            array, start = self.arrays[name], self._begins[name]
+            row_bytes = array.nbytes if chosen is None else array.itemsize * math.prod(array.shape[1:])
+            if row_bytes == 0:
+                continue
+            begins = np.array([start]) if chosen is None else start + chosen * row_bytes
+            first, last = begins // self._chunk, (begins + row_bytes - 1) // self._chunk
+            found += [first, last]
+            for between in range(1, row_bytes // self._chunk + 1):
+                found.append(np.minimum(first + between, last))
+        return np.concatenate(found)
+
+    def _compare(self, chunks: list[int]) -> None:
+        expected = self._expected
+        for number, chunk in enumerate(chunks):
+            if number % _AHEAD == 0:  # places all over the file, which the system then reads at the same time
+                for later in chunks[number : number + _AHEAD]:
+                    self._content.read_ahead(self._start + later * self._chunk, self._chunk)
+            start = self._start + chunk * self._chunk
+            if layout.chunk_digest(self._content.data[start : start + self._chunk]) != expected[chunk]:
+                raise FileFormatError(
+                    f"its arrays were altered: the checksum of {self._chunk >> 10} KiB from byte {start} on differs"
+                )
+
+    @cached_property
+    def _expected(self) -> list[str]:
+        """The checksums of all chunks."""
+        try:
+            expected = json.loads(self._checksums)
+        except (ValueError, RecursionError) as error:
+            raise FileFormatError("its list of checksums is not JSON") from error
+        if not isinstance(expected, list) or len(expected) != len(self._verified.chunks):
+            raise FileFormatError(f"its list of checksums does not fit {self.nbytes} bytes of arrays")
+        return expected
+
+
+class _Verified:
+    """Which chunks of a file were compared with their checksums since its last write, at a time in ns."""
+
+    def __init__(self, last_write: int | None, n_chunks: int) -> None:
+        self.last_write = last_write
+        self.chunks = np.zeros(n_chunks, dtype=bool)
+        self.whole = False
 
 
 def shorten(value: object) -> str:
@@ -198,25 +269,32 @@ _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = 80
 
 
-def _parse(file: memoryview, kind: str) -> tuple[int, str, str, dict[str, NDArray[Any]], dict[str, Any]]:
-    """Return the payload's first byte, its checksums, the header's digest, the arrays and the settings."""
+def _parse(
+    file: memoryview, kind: str
+) -> tuple[int, str, str, dict[str, int], dict[str, NDArray[Any]], dict[str, Any]]:
+    """Return the payload's first byte, its checksums, the header's digest, the first byte of each array in the payload, and more.
+
+    The last two are the arrays and the settings.
+    """
     head, header, metadata = _read_head(file)
     if metadata["kind"] != kind:
         raise FileFormatError(f"holds a {shorten(metadata['kind'])}, expected a {kind!r}")
 
     payload_size = len(file) - len(head)
     position = 0
+    begins = {}
     for begin, end, name in sorted(_check_entry(name, entry) for name, entry in header.items()):
         if begin != position:
             raise FileFormatError(
                 f"array {shorten(name)} begins at byte {begin} of the arrays, expected {position}"
             )
+        begins[name] = begin
         position = end
     if position != payload_size:
         raise FileFormatError(f"truncated or altered: {payload_size} bytes of arrays, expected {position}")
     arrays = {name: _array_view(file, len(head), name, entry) for name, entry in header.items()}
     settings = _parse_object(metadata["settings"], "settings")
-    return len(head), metadata["checksums"], metadata["header"], arrays, settings
+    return len(head), metadata["checksums"], metadata["header"], begins, arrays, settings
 
 
 def _read_head(file: memoryview) -> tuple[bytes, dict[str, Any], dict[str, str]]:
@@ -288,20 +366,6 @@ def _check_entry(name: str, entry: Any) -> tuple[int, int, str]:
 
 def _are_sizes(values: Any) -> bool:
     return isinstance(values, list) and all(type(value) is int and value >= 0 for value in values)
-
-
-def _verify_payload(file: memoryview, start: int, checksums: str) -> None:
-    try:
-        expected = json.loads(checksums)
-    except (ValueError, RecursionError) as error:
-        raise FileFormatError("its list of checksums is not JSON") from error
-    found = layout.digests_of([file[start:]])
-    if found == expected:
-        return
-    if not isinstance(expected, list) or len(found) != len(expected):
-        raise FileFormatError(f"its list of checksums does not fit {len(found)} MiB of arrays")
-    first = next(i for i, pair in enumerate(zip(found, expected, strict=True)) if pair[0] != pair[1])
-    raise FileFormatError(f"its arrays were altered: the checksum of MiB {first} differs")
 
 
 def _array_view(file: memoryview, start: int, name: str, entry: Mapping[str, Any]) -> NDArray[Any]:

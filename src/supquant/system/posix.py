@@ -1,6 +1,7 @@
 """What Linux and macOS do their own way. `windows` has the same names."""
 
 import fcntl
+import mmap
 import os
 import subprocess
 import sys
@@ -55,6 +56,13 @@ def delete_unused(path: Path) -> None:
     with path.open("rb") as file:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         path.unlink()
+
+
+def read_ahead(mapped: mmap.mmap, start: int, size: int) -> None:
+    """Let the system read some bytes of a mapped file, without waiting for them. It reads many places at the same time."""
+    first = start - start % mmap.PAGESIZE
+    with suppress(OSError):  # it is advice
+        mapped.madvise(mmap.MADV_WILLNEED, first, start + size - first)
 
 
 def delete(path: Path) -> None:

@@ -6,6 +6,7 @@ synced: NTFS keeps a journal of renamings.
 
 import atexit
 import ctypes
+import mmap
 import msvcrt
 import os
 import subprocess
@@ -68,6 +69,10 @@ def mark_used(file: IO[Any]) -> None:
 def delete_unused(path: Path) -> None:
     """Delete a file unless a process has it open. Raise an `OSError` if it is used or gone."""
     path.unlink()
+
+
+def read_ahead(mapped: mmap.mmap, start: int, size: int) -> None:
+    """Do nothing: Python has no such advice here."""
 
 
 def delete(path: Path) -> None:
