@@ -31,13 +31,19 @@ inline float sum_of(Key key) {
     return sum;
 }
 
-// Keeps the k lowest of all keys given to it. It stores up to 2 k + 1024 keys and then drops all but the k lowest, so a
-// key costs constant time in whatever order keys come.
-class TopK {
+// Keeps the k lowest of all keys given to it, or all of them. It stores up to 2 k + 1024 keys and then drops all but the k
+// lowest, so a key costs constant time in whatever order keys come.
+class Answers {
   public:
     // `ascending` says that rows come in ascending order. Then a later row with the sum of the k-th key is never
     // needed. `cut` is a number that the sums of at least k rows are known to be below, or infinity.
-    TopK(size_t k, bool ascending, float cut) : k_(k), ascending_(ascending), known_(std::isfinite(cut)), cut_(cut) {}
+    Answers(size_t k, bool ascending, float cut)
+        : k_(k), ascending_(ascending), known_(std::isfinite(cut)), cut_(cut) {}
+
+    // Keeps all keys: there are never as many as kEvery. The cut lets through the sums that are at most the limit.
+    explicit Answers(float limit)
+        : k_(kEvery), ascending_(false), known_(true),
+          cut_(std::nextafter(limit, std::numeric_limits<float>::infinity())) {}
 
     // A row can be among the k lowest only if its sum is below the cut. The cut is infinity until k sums are known.
     float cut() const { return cut_; }
@@ -74,6 +80,8 @@ class TopK {
         if (!ascending_) cut_ = std::nextafter(cut_, std::numeric_limits<float>::infinity());
     }
 
+    static constexpr size_t kEvery = std::numeric_limits<size_t>::max() / 4;
+
     const size_t k_;
     const bool ascending_;
     const bool known_;  // whether a cut was known from the start
@@ -81,26 +89,6 @@ class TopK {
     std::vector<Key> keys_;
     size_t kept_ = 0;  // keys left by the last select(); 0 before the first
     Key worst_ = std::numeric_limits<Key>::max();
-};
-
-// Keeps all keys. Its cut lets through the sums that are at most the limit. It has the methods of TopK.
-class Within {
-  public:
-    explicit Within(float limit) : cut_(std::nextafter(limit, std::numeric_limits<float>::infinity())) {}
-
-    float cut() const { return cut_; }
-    size_t most() const { return std::numeric_limits<size_t>::max(); }
-    size_t warm_up() const { return 0; }
-    bool take(Key key) {
-        keys_.push_back(key);
-        return true;
-    }
-    void tighten() {}
-    std::vector<Key>& keys() { return keys_; }
-
-  private:
-    std::vector<Key> keys_;
-    float cut_;
 };
 
 }  // namespace supquant

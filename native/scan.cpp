@@ -1,6 +1,7 @@
 #include "scan.h"
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 
 #include "cells.h"
@@ -22,8 +23,7 @@ constexpr size_t kFirst = 256, kWorth = 3, kSure = 16, kGain = 6;
 
 // Searches the most promising cells of one query, and then all others that may hold an answer, and returns 0. If these have
 // more than `most` codes in all, it leaves them and returns about how many they have.
-template <class Answers>
-size_t search_cells(const ScanSpace& space, int M, Search<Answers>& search, size_t most) {
+size_t search_cells(const ScanSpace& space, int M, Search& search, size_t most) {
     const size_t rows = 2 * search.answers().warm_up();
     if (rows > most) return space.n;
     CellReader reader(space, M, search.bounds());
@@ -69,9 +69,9 @@ std::vector<size_t> choose_alone(const std::vector<size_t>& left, size_t n, size
 // Searches all rows for every query. make(query, cut) returns empty answers for a query; a finite cut is one that the
 // sums of enough rows are known to be below. Returns parts[query][piece]: the keys that were found for the query in
 // each piece of the rows.
-template <class Answers, class Make>
 std::vector<std::vector<std::vector<Key>>> search_all(const ScanSpace& space, const ScanQueries& queries, bool prune,
-                                                      int n_threads, Make make) {
+                                                      int n_threads,
+                                                      const std::function<Answers(size_t, float)>& make) {
     const KernelTable& kernels = active_kernels();
     std::vector<std::vector<std::vector<Key>>> parts(queries.count);
     std::vector<float> cuts(queries.count, std::numeric_limits<float>::infinity());
@@ -79,7 +79,7 @@ std::vector<std::vector<std::vector<Key>>> search_all(const ScanSpace& space, co
         const size_t group_from = size_t(kernels.group_from);
         std::vector<size_t> left(queries.count);  // codes in the cells that each query has not searched yet
         const auto search_own = [&](size_t query, size_t most) {
-            Search<Answers> search(space, queries, query, prune, make(query, cuts[query]));
+            Search search(space, queries, query, prune, make(query, cuts[query]));
             left[query] = search_cells(space, queries.M, search, most);
             if (left[query])
                 cuts[query] = search.answers().cut();
@@ -108,12 +108,12 @@ std::vector<std::vector<std::vector<Key>>> search_all(const ScanSpace& space, co
         const size_t group = task / pieces, piece = task % pieces;
         const size_t begin = blocks * piece / pieces, end = blocks * (piece + 1) / pieces;
         const size_t first = group * width, last = std::min(first + width, open.size());
-        typename Group<Answers>::Searches searches;
+        Group::Searches searches;
         for (size_t i = first; i < last; ++i)
-            searches.push_back(std::make_unique<Search<Answers>>(space, queries, open[i], prune,
+            searches.push_back(std::make_unique<Search>(space, queries, open[i], prune,
                                                                  make(open[i], cuts[open[i]])));
         if (searches.size() >= size_t(kernels.group_from) && width > 1)
-            Group<Answers>(space, queries.M, searches).run(begin, end);
+            Group(space, queries.M, searches).run(begin, end);
         else
             for (auto& search : searches) search->run(begin, end);
         for (size_t i = first; i < last; ++i)
@@ -148,8 +148,8 @@ size_t first_unbounded(const ScanQueries& queries, double limit) {
 size_t scan(const ScanSpace& space, const ScanQueries& queries, size_t k, bool prune, float* sums, int64_t* rows,
             int n_threads) {
     const bool ascending = !space.members && !space.eligible;
-    auto parts = search_all<TopK>(space, queries, prune, n_threads,
-                                  [&](size_t, float cut) { return TopK(k, ascending, cut); });
+    auto parts = search_all(space, queries, prune, n_threads,
+                            [&](size_t, float cut) { return Answers(k, ascending, cut); });
     std::vector<size_t> found(queries.count, 0);
     parallel_for(queries.count, n_threads, [&](size_t query, int) {
         std::vector<Key> keys = merged(parts[query]);
@@ -169,8 +169,7 @@ size_t scan(const ScanSpace& space, const ScanQueries& queries, size_t k, bool p
 
 void scan_within(const ScanSpace& space, const ScanQueries& queries, const float* limits,
                  std::vector<std::vector<uint64_t>>& answers, int n_threads) {
-    auto parts =
-        search_all<Within>(space, queries, true, n_threads, [&](size_t query, float) { return Within(limits[query]); });
+    auto parts = search_all(space, queries, true, n_threads, [&](size_t query, float) { return Answers(limits[query]); });
     answers.resize(queries.count);
     parallel_for(queries.count, n_threads, [&](size_t query, int) {
         answers[query] = merged(parts[query]);

@@ -20,9 +20,8 @@ namespace supquant {
 // A table of bytes is made anew when the cut has fallen so far that the limit is below so many of its 254 steps.
 constexpr int kRefit = 160;
 
-// The search of one query. Answers is TopK or Within. What is done once for each list of blocks is not inlined: it is
-// called at many places, and a call takes no time compared with a list.
-template <class Answers>
+// The search of one query. What is done once for each list of blocks is not inlined: it is called at many places, and a call
+// takes no time compared with a list.
 class Search {
   public:
     Search(const ScanSpace& space, const ScanQueries& queries, size_t query, bool prune, Answers answers)

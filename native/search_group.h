@@ -12,10 +12,9 @@ namespace supquant {
 
 // The searches of several queries over the same rows. Their tables of bytes are interleaved: a vector holds one entry
 // of each query.
-template <class Answers>
 class Group {
   public:
-    using Searches = std::vector<std::unique_ptr<Search<Answers>>>;
+    using Searches = std::vector<std::unique_ptr<Search>>;
 
     Group(const ScanSpace& space, int M, Searches& searches) : space_(space), M_(M), searches_(searches) {}
 
@@ -81,7 +80,7 @@ class Group {
             reach_.assign(searches_.size(), 0);
         }
         for (size_t lane = 0; lane < searches_.size(); ++lane) {
-            const Search<Answers>& search = *searches_[lane];
+            const Search& search = *searches_[lane];
             const float cut = search.answers().cut();
             if (search.finished()) {  // entries of 255 let no row pass
                 if (reach_[lane] == kNone) continue;
