@@ -19,6 +19,7 @@ from supquant.inputs.validation import as_float32
 from supquant.model.feature_map import evidence
 from supquant.model.label_kernel import LabelKernel
 from supquant.model.position import Directions, root_spreads, within_scatter
+from supquant.parallel import ordered_map
 from supquant.rows import Rows
 
 DEFAULT_SHARE = 0.05
@@ -99,14 +100,19 @@ def leave_classes_out(
     folds = np.array_split(classes, min(N_FOLDS, max(len(classes), 1)))
     x, labels = as_float32(X[rows]), labels.take(rows)  # all that the folds need, read once
     z = directions(x)
-    tried = (
-        _leave_fold_out(x, z, labels, fold, STUDY_ANCHORS * anchored, int(seed), n_jobs)
-        for fold, seed in zip(folds, seeds, strict=False)
+    tried = ordered_map(
+        lambda fold: _leave_fold_out(x, z, labels, fold[0], STUDY_ANCHORS * anchored, int(fold[1])),
+        zip(folds, seeds, strict=False),
+        n_jobs,
     )
     results = [each for each in tried if each is not None]
     if not results:
         return None
-    by_ridge = {ridge: float(np.mean([each.precision(ridge) for each in results])) for ridge in METRIC_RIDGES}
+    found = ordered_map(lambda each: [each.precision(ridge) for ridge in METRIC_RIDGES], results, n_jobs)
+    by_ridge = {
+        ridge: float(np.mean(of_folds))
+        for ridge, of_folds in zip(METRIC_RIDGES, zip(*found, strict=True), strict=True)
+    }
     return Study(
         np.concatenate([each.known for each in results]),
         np.concatenate([each.new for each in results]),
@@ -151,9 +157,8 @@ def _leave_fold_out(
     fold: NDArray[Any],
     n_anchors: int,
     seed: int,
-    n_jobs: int,
 ) -> _FoldResult | None:
-    """Leave the classes of a fold out of rows X (n, p) at positions z (n, k); None if too few rows are left to learn from."""
+    """Leave the classes of a fold out of rows X (n, p) at positions z (n, k), on one thread; None if too few rows are left."""
     assert labels.indices is not None
     out = np.isin(labels.indices, fold)
     order = np.random.default_rng(seed).permutation(np.flatnonzero(~out))
@@ -167,7 +172,7 @@ def _leave_fold_out(
     ):
         return None
     _, compact = np.unique(labels.indices[kept], return_inverse=True)
-    kernel = LabelKernel(n_anchors, n_jobs=n_jobs, random_state=seed)
+    kernel = LabelKernel(n_anchors, n_jobs=1, random_state=seed)
     learned, _ = kernel.learn(X[kept], read_labels(compact))
     items = np.concatenate([left[:FOLD_ITEMS], held[: max(FOLD_ITEMS - len(left), len(held) // 2)]])
     scores = learned.logits(X[items])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -221,19 +222,19 @@ def summarize(rows: FittedRows, codec: SupervisedCodec, codes: Codes, trial: Tri
     seen = np.setdiff1d(np.flatnonzero(rows.labels.known), rows.held_rows)
     items = seen[spread_rows(len(seen), MAX_ITEMS)]
     tables = codec.tables_of(codec.prepare(settled, all_labelled=True))
-    labelled = _map(tables, asking.take(queries), codes[items], rows.labels.take(items), rows.n_jobs)
     # One half of the held-out rows are queries, the other half are items without labels.
     odd, even = np.arange(1, len(held), 2), np.arange(0, len(held), 2)[:MAX_QUERIES]
     of_odd = encode_items(codec, codec.item_vectors(held[odd]), np.zeros(len(odd), dtype=bool), rows.n_jobs)
-    tables = codec.tables_of(codec.prepare(held[even]))
-    unlabelled = _map(tables, asking.take(even), of_odd, asking.take(odd), rows.n_jobs)
-    return replace(
-        summary,
-        **_recognised(rows, asking, seen),
-        map_labelled=labelled,
-        map_unlabelled=unlabelled,
-        map_new=_map_of_new(codec, trial),
-    )
+    of_even = codec.tables_of(codec.prepare(held[even]))
+    parts: list[Callable[[], dict[str, Any]]] = [
+        lambda: _recognised(rows, asking, seen),
+        lambda: {"map_labelled": _map(tables, asking.take(queries), codes[items], rows.labels.take(items))},
+        lambda: {"map_unlabelled": _map(of_even, asking.take(even), of_odd, asking.take(odd))},
+        lambda: {"map_new": _map_of_new(codec, trial)},
+    ]
+    for found in ordered_map(lambda part: part(), parts, rows.n_jobs):
+        summary = replace(summary, **found)
+    return summary
 
 
 def _recognised(rows: FittedRows, asking: Labels, seen: RowNumbers) -> dict[str, Any]:
@@ -315,8 +316,8 @@ def _map_of_new(codec: SupervisedCodec, trial: Trial) -> float | None:
     return float(np.mean(precisions))
 
 
-def _map(tables: Float32, asking: Labels, codes: Codes, labels: Labels, n_jobs: int) -> float | None:
-    """Return the mean average precision of queries with tables (q, M, K) over codes (n, M), on `n_jobs` threads."""
+def _map(tables: Float32, asking: Labels, codes: Codes, labels: Labels) -> float | None:
+    """Return the mean average precision of queries with tables (q, M, K) over codes (n, M)."""
     if not len(codes) or not len(tables):
         return None
     codes = np.ascontiguousarray(codes)
@@ -325,7 +326,7 @@ def _map(tables: Float32, asking: Labels, codes: Codes, labels: Labels, n_jobs: 
         _, relevant = rank_codes(tables[number], codes, asking.take(np.array([number])), labels)
         return float(average_precision(relevant[None])[0])
 
-    return float(np.mean(list(ordered_map(precision, range(len(tables)), n_jobs))))
+    return float(np.mean([precision(number) for number in range(len(tables))]))
 
 
 # a plain classifier of the same rows -----------------------------------------------------------------------------------
