@@ -22,8 +22,10 @@ from supquant.serve import connections
 from supquant.serve.running import name_folders, open_socket
 from supquant.serve.tokens import Tokens
 from supquant_lab.bench.serving import fuzzing
-from supquant_lab.bench.serving.fuzzing import READ, SECRET, WRITE, fuzz, write_folders
-from supquant_lab.bench.serving.process import ServiceProcess
+from supquant_lab.bench.serving.comparing import SECRET, may_differ
+from supquant_lab.bench.serving.exchange import Answer
+from supquant_lab.bench.serving.fuzzing import fuzz, write_folders
+from supquant_lab.bench.serving.process import READ, WRITE, ServiceProcess, growth_of
 from supquant_lab.bench.serving.speed import ask
 
 
@@ -189,7 +191,7 @@ def test_the_fuzzer_notices_wrong_answers(tmp_path, monkeypatch, wrong):
         return b""
 
     monkeypatch.setattr(connections, "_response", spoiled)
-    monkeypatch.setattr(fuzzing, "_PATIENCE", 0.5)
+    monkeypatch.setattr("supquant_lab.bench.serving.exchange.PATIENCE", 0.5)
     monkeypatch.setattr(fuzzing, "MAX_FAILURES", 1)
     with pair_of_services(tmp_path, monkeypatch) as urls:
         assert fuzz(*urls, 300, seed=1).failures
@@ -197,18 +199,18 @@ def test_the_fuzzer_notices_wrong_answers(tmp_path, monkeypatch, wrong):
 
 def test_only_an_audit_that_is_not_ready_may_have_another_status():
     refused, unready, ready = (
-        fuzzing.Answer(status, (), body)
+        Answer(status, (), body)
         for status, body in ((422, b"{}"), (200, b'{"ready":false,"done":0}'), (200, b'{"ready":true}'))
     )
-    assert fuzzing._may_differ(b"/v1/brine/audit", refused, unready)
-    assert fuzzing._may_differ(b"/v1/brine/audit", unready, ready)
-    assert not fuzzing._may_differ(b"/v1/brine/audit", refused, ready)
-    assert not fuzzing._may_differ(b"/v1/brine/search", refused, unready)
+    assert may_differ(b"/v1/brine/audit", refused, unready)
+    assert may_differ(b"/v1/brine/audit", unready, ready)
+    assert not may_differ(b"/v1/brine/audit", refused, ready)
+    assert not may_differ(b"/v1/brine/search", refused, unready)
 
 
 def test_memory_that_grows_is_a_failure():
-    assert fuzzing.growth_of([50, 100, 101, 100, 102, 101, 100, 101, 102])[1] == []
-    assert fuzzing.growth_of([50, 100, 101, 110, 112, 111, 120, 121, 122])[1] == [
+    assert growth_of([50, 100, 101, 100, 102, 101, 100, 101, 102])[1] == []
+    assert growth_of([50, 100, 101, 110, 112, 111, 120, 121, 122])[1] == [
         "the memory grew from 100 to 121 MB"
     ]
 

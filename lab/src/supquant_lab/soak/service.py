@@ -26,13 +26,16 @@ import pyarrow as pa
 from supquant import CodeIndex
 from supquant.client import Client, ServiceError, connection
 from supquant_lab.bench.process import temporary_folder
-from supquant_lab.bench.serving.checked import CheckedClient, R, make_codec
-from supquant_lab.bench.serving.fuzzing import growth_of
-from supquant_lab.bench.serving.process import ServiceProcess
+from supquant_lab.bench.serving.checked import CheckedClient, R
+from supquant_lab.bench.serving.process import (
+    READ,
+    WRITE,
+    ServiceProcess,
+    failures_at_end,
+    growth_of,
+    write_tokens,
+)
 from supquant_lab.machine import describe_machine
-
-READ, WRITE = "read-0123456789abcdef", "write-0123456789abcdef"
-"""The tokens of the service."""
 
 INNOCENT, HOSTILE_READERS, HOSTILE_WRITERS, HOSTILE_SOCKETS = 3, 2, 2, 2
 """Numbers of clients of each kind. Each is a thread."""
@@ -128,12 +131,8 @@ class _ServiceSoak:
         self._seed = seed
         self._n_starts = 0  # counts up before and after a kill, so that it is odd while there is no service
         self._over = threading.Event()
-        index = CodeIndex(make_codec())
-        self.clients[0].change(index)  # the index has its kind of ids and its column
-        index.save(self.folder)
-        self._tokens = place / "tokens"
-        self._tokens.write_text(f"read: {READ}\nwrite: {WRITE}\n")
-        self._tokens.chmod(0o600)
+        self.clients[0].save_new(self.folder)
+        self._tokens = write_tokens(place)
         with socket.create_server(("127.0.0.1", 0)) as free:
             self._port = free.getsockname()[1]
 
@@ -165,9 +164,8 @@ class _ServiceSoak:
             self._over.set()
             for thread in threads:
                 thread.join()
-            code, errors = service.end()
-        self.failures += [f"the service ended with {code}"] if code else []
-        self.failures += [errors[-3000:]] if "Traceback" in errors else []
+            ended = service.end()
+        self.failures += failures_at_end(*ended)
 
     def _start(self) -> ServiceProcess:
         options = ("--token-file", self._tokens, "--deadline", DEADLINE, "--watch")

@@ -21,7 +21,7 @@ from supquant import AdditiveCodec, CodeIndex
 from supquant.cli.index import change_saved
 from supquant.client import Client
 from supquant_lab.bench.process import run_fresh, temporary_folder
-from supquant_lab.bench.serving.process import ServiceProcess
+from supquant_lab.bench.serving.process import ServiceProcess, failures_at_end, growth_of
 from supquant_lab.machine import describe_machine
 
 M, K, R = 3, 16, 4
@@ -74,6 +74,12 @@ class CheckedClient:
         self._rng = np.random.default_rng([seed, owner])
         self._numbers = itertools.count(owner * 10**9)
         self._codec = make_codec()
+
+    def save_new(self, folder: Path) -> None:
+        """Save an index with the first rows of this owner, so that it has its kind of ids and its column."""
+        index = CodeIndex(self._codec)
+        self.change(index)
+        index.save(folder)
 
     def change(self, index: Client | CodeIndex) -> None:
         """Add, update or remove a few rows."""
@@ -203,9 +209,7 @@ def bench_load(minutes: float, seed: int = 0) -> dict[str, Any]:
     with temporary_folder() as place:
         folder = place / "items"
         first = CheckedClient(LOAD_CLIENTS, seed)
-        index = CodeIndex(make_codec())
-        first.change(index)  # the index has its kind of ids and its column
-        index.save(folder)
+        first.save_new(folder)
         clients = [first, *(CheckedClient(owner, seed) for owner in range(LOAD_CLIENTS))]
         with ServiceProcess(f"items={folder}", "--watch") as service:
             over = threading.Event()
@@ -221,9 +225,8 @@ def bench_load(minutes: float, seed: int = 0) -> dict[str, Any]:
             other.join()
             over.set()
             looking.join()
-            code, errors = service.end()
-        failures += [f"the service ended with {code}"] if code else []
-        failures += [errors[-2000:]] if errors else []
+            ended = service.end()
+        failures += failures_at_end(*ended, silent=True)
         saved = CodeIndex.load(folder, verify="full")
         for client in clients:
             client.check_rows(saved)
@@ -231,18 +234,13 @@ def bench_load(minutes: float, seed: int = 0) -> dict[str, Any]:
         held = sum(each // 10**9 == STRANGER for each in saved.ids.tolist())
         if held != stranger.get("rows"):
             failures.append(f"{held} rows of the other process are there, expected {stranger.get('rows')}")
-    third = max(1, len(memory) // 3)
     return {
         "benchmark": "serve-load",
         "minutes": (time.monotonic() - began) / 60,
         "clients": LOAD_CLIENTS + 1,
         "counts": dict(sorted(counts.items())) | {"saves by another process": stranger.get("saves", 0)},
         "failures": failures,
-        "memory_mb": {
-            "first third": float(np.median(memory[:third])) if memory else 0.0,
-            "last third": float(np.median(memory[-third:])) if memory else 0.0,
-            "most": max(memory, default=0.0),
-        },
+        "memory_mb": growth_of(memory)[0],
         "machine": describe_machine(),
     }
 
@@ -292,9 +290,7 @@ def bench_kills(n_kills: int, seed: int = 0, on_kill: Callable[[int], None] | No
     clients = [CheckedClient(owner, seed) for owner in range(KILL_CLIENTS)]
     with temporary_folder() as place:
         folder = place / "items"
-        index = CodeIndex(make_codec())
-        clients[0].change(index)
-        index.save(folder)
+        clients[0].save_new(folder)
         for number in range(n_kills):
             if on_kill is not None:
                 on_kill(number)

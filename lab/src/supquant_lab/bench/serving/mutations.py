@@ -15,9 +15,7 @@ from typing import Any
 
 from supquant.serve.app import OPERATIONS
 from supquant_lab.bench.serving.checked import M, R
-
-READ, WRITE = "read-0123456789abcdef", "write-0123456789abcdef"
-"""The tokens of the service that is fuzzed."""
+from supquant_lab.bench.serving.process import READ, WRITE
 
 MUTATED = 0.6
 """The fraction of requests that are damaged."""

@@ -10,11 +10,21 @@ import sys
 import tempfile
 from typing import TYPE_CHECKING, Self
 
+import numpy as np
+
 from supquant.errors import InputError
 from supquant_lab.bench.process import anonymous_mb
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
     from types import TracebackType
+
+READ, WRITE = "read-0123456789abcdef", "write-0123456789abcdef"
+"""The tokens of `write_tokens`."""
+
+MAX_GROWTH_MB = 8.0
+"""A service whose memory grows by more than this number of megabytes from the first third to the last has a leak."""
 
 _ENDED_SECONDS = 60
 """Seconds that a service may take to end."""
@@ -93,3 +103,31 @@ class ServiceProcess:
         with open(f"/proc/{self._process.pid}/stat", encoding="ascii") as file:  # noqa: PTH123  # no file of ours
             fields = file.read().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def write_tokens(place: Path) -> Path:
+    """Write a file with a token to read and one to write, for ``--token-file``; return its path."""
+    path = place / "tokens"
+    path.write_text(f"read: {READ}\nwrite: {WRITE}\n")
+    path.chmod(0o600)
+    return path
+
+
+def failures_at_end(code: int, errors: str, silent: bool = False) -> list[str]:
+    """Return what is wrong with the end of a service, given its exit code and what it wrote to standard error.
+
+    A ``silent`` service may not write anything; others no traceback.
+    """
+    failures = [f"the service ended with {code}"] if code else []
+    return failures + ([errors[-3000:]] if "Traceback" in errors or (silent and errors) else [])
+
+
+def growth_of(memory: Sequence[float]) -> tuple[dict[str, float], list[str]]:
+    """Return the median of the first third and of the last third of sizes in MB, and the greatest, and whether they grow."""
+    third = max(1, len(memory) // 3)
+    # The first requests load what is loaded when it is first used.
+    parts = {"first third": memory[third // 2 : third], "last third": memory[-third:]}
+    sizes = {name: float(np.median(part)) if len(part) else 0.0 for name, part in parts.items()}
+    first, last = sizes.values()
+    failures = [f"the memory grew from {first:.0f} to {last:.0f} MB"] if last > first + MAX_GROWTH_MB else []
+    return {**sizes, "most": max(memory, default=0.0)}, failures
