@@ -5,7 +5,7 @@ process_workers.py    workers that are processes of this machine
 ray_workers.py        workers that are actors of a Ray cluster
 worker.py             what runs inside a worker
 encoding.py           files of vectors to files of codes
-sharded_index.py      one index in several folders, a worker for each (sharded_search.py, shards.py, shard.py)
+sharded_index.py      one index in several folders, a worker for each (sharded_search.py, sharded_changes.py, shards.py, shard.py)
 rows.py               rows of training that workers read (source_files.py)
 """
 

@@ -7,30 +7,20 @@ import threading
 import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import Any, Literal, NamedTuple, Self, overload
 
 import numpy as np
 
 from supquant.arrays import Array, ArrayLike, Codes, Flags, Float32
 from supquant.codec.interface import AnyCodec
-from supquant.distributed.pool import Failure, Workers
-from supquant.distributed.shard import (
-    ALL_ROWS,
-    Among,
-    change_shard,
-    describe_shard,
-    read_columns_of,
-    read_shard,
-    select_in_shard,
-    which_taken,
-)
-from supquant.distributed.sharded_search import ShardedFilter, ShardedSearch
-from supquant.distributed.shards import Shards, array_of, id_array, moved
-from supquant.errors import InputError, WorkerError
-from supquant.index.columns import Columns, read_columns, warn_of_nulls
-from supquant.index.filters import as_mask, is_condition
-from supquant.index.ids import Ids, name_some
+from supquant.distributed.pool import Workers
+from supquant.distributed.shard import describe_shard, read_shard, select_in_shard
+from supquant.distributed.sharded_changes import change_shards, check_addable
+from supquant.distributed.sharded_search import ShardedFilter, ShardedSearch, rows_among
+from supquant.distributed.shards import ShardedTable, Shards, array_of, id_array, moved
+from supquant.errors import InputError
+from supquant.index.columns import read_columns, warn_of_nulls
+from supquant.index.ids import Ids
 from supquant.index.local import CodecStep, LocalIndex, check_state
 from supquant.index.searchable import Change, SearchOptions
 from supquant.index.snapshot import Snapshot
@@ -301,7 +291,8 @@ class ShardedIndex(LocalIndex):
         check_state(self.state, state)
         if where is None:
             raise InputError("expected ids, a mask or a condition, got None")
-        items = {number: (self.folders[number], among) for number, among in self._among(where).items()}
+        among = rows_among(self._shards, where, self._origin)
+        items = {number: (self.folders[number], each) for number, each in among.items()}
         return self._shards.ask(select_in_shard, items)
 
     def _start_search(self, options: SearchOptions) -> ShardedSearch:
@@ -316,37 +307,10 @@ class ShardedIndex(LocalIndex):
             options.novelty,
             self._shards.all_labelled,
             shards=self._shards,
-            among=self._among(options.where, missing),
+            among=rows_among(self._shards, options.where, self._origin, missing),
             filter=options.where if isinstance(options.where, ShardedFilter) else None,
             missing=missing,
         )
-
-    def _among(self, where: object, missing: dict[int, str] | None = None) -> dict[int, Among]:
-        """Return the shards that have rows of `where`, and which rows these are."""
-        shards, every = self._shards, range(len(self.folders))
-        if where is None:
-            return dict.fromkeys(every, ALL_ROWS)
-        if isinstance(where, ShardedFilter):
-            if where.origin is not self._origin:
-                raise InputError(
-                    "the filter was made by another index, or before this one was reloaded: make one with the filter method "
-                    "of this index"
-                )
-            return {number: Among(filter=where.name) for number, ids in where.ids.items() if len(ids)}
-        if is_condition(where):
-            if not (known := shards.column_types()):
-                raise InputError(f"the index has no columns, and {str(where)!r} is a condition on columns")
-            return dict.fromkeys(every, Among(where, known))
-        if (mask := as_mask(where)) is None:
-            ids = id_array(where)
-            owned, each = shards.owned(ids, partial=missing is not None), shards.each(ids)
-            return {number: Among(each[number][1][own]) for number, own in owned.items()}
-        if mask.shape != (len(self),):
-            raise InputError(
-                f"a mask must have one entry for each of the {len(self)} rows, got shape {mask.shape}"
-            )
-        edges = list(accumulate(facts.n_rows for facts in shards.facts))
-        return {number: Among(own) for number, own in enumerate(np.split(mask, edges[:-1]))}
 
     # tables --------------------------------------------------------------------------------------------------------------
 
@@ -365,8 +329,8 @@ class ShardedIndex(LocalIndex):
             scores, ids, *_ = self.search(Q, k, **search)
             return self._tabulate(scores, ids, columns)
 
-    def _table(self) -> _Table:
-        return _Table(self._shards)
+    def _table(self) -> ShardedTable:
+        return ShardedTable(self._shards)
 
     # changes -------------------------------------------------------------------------------------------------------------
 
@@ -413,18 +377,11 @@ class ShardedIndex(LocalIndex):
     def _check_change(self, change: Change, ids: Ids | None) -> None:
         given = None if ids is None else array_of(ids)
         if change == "add":
-            self._check_addable(given)
+            check_addable(self._shards, given)
         elif given is not None and change == "update":
             self._shards.owned(given)
         elif given is not None:
             self._shards.which(given)  # ids of another kind are refused
-
-    def _check_addable(self, given: Array | None) -> None:
-        """Check that rows with these ids can be added, as `CodeIndex.add` does."""
-        there = [None] * len(self.folders) if given is None else [own for _, own in self._shards.each(given)]
-        taken = self._shards.ask_all(which_taken, list(zip(self.folders, there, strict=True)))
-        if given is not None and (found := np.any(taken, axis=0)).any():
-            raise InputError(f"these ids are in the index already: {name_some(given[found])}")
 
     def _change_rows(
         self,
@@ -444,7 +401,7 @@ class ShardedIndex(LocalIndex):
             if step is not None and self.codec is not step.before:
                 return False
             if change == "add":
-                self._check_addable(given)
+                check_addable(self._shards, given)
             columns = read_columns(metadata, len(codes), self._shards)
             new = np.full(len(codes), change == "add")
             rows: dict[int, Array] = {}  # of each shard
@@ -454,7 +411,7 @@ class ShardedIndex(LocalIndex):
                 old = np.flatnonzero(~new)
                 rows = {number: old[own] for number, own in self._shards.owned(given[old]).items()}
                 if new.any():
-                    self._check_addable(given[new])
+                    check_addable(self._shards, given[new])
             if new.any():
                 warn_of_nulls(columns, self._shards)
                 rows[last] = np.concatenate([rows.get(last, np.empty(0, np.int64)), np.flatnonzero(new)])
@@ -508,90 +465,10 @@ class ShardedIndex(LocalIndex):
         added: Mapping[int, int],
         codec: AnyCodec | None = None,
     ) -> None:
-        """Change shards, all at once. If a worker was lost, its folder shows whether its change was made.
-
-        Parameters
-        ----------
-        method : str
-            The name of a method of `CodeIndex`.
-        changes : mapping of int to dict
-            The arguments of the method for each shard.
-        added : mapping of int to int
-            By how many rows each shard grows; shards that do not grow may be left out.
-        codec : AnyCodec or None, default=None
-            The codec that all shards get. None leaves theirs.
-        """
-        shards = self._shards
-        before = [facts.n_rows for facts in shards.facts]
+        """Change shards, as `change_shards` does, and give the rows a new state if there are more or fewer."""
+        before = [facts.n_rows for facts in self._shards.facts]
         try:
-            if codec is None:
-                self._change_at_once(method, dict(changes), added, None)
-            else:  # whoever is first to extend the first shard wins, so no two shards know different classes
-                numbers = range(len(self.folders))
-                for some in (numbers[:1], numbers[1:]):
-                    self._change_at_once(method, {each: changes.get(each) for each in some}, added, codec)
+            change_shards(self._shards, method, changes, added, codec)
         finally:
-            if [facts.n_rows for facts in shards.facts] != before:
+            if [facts.n_rows for facts in self._shards.facts] != before:
                 self._note_new_rows()
-            if codec is not None and shards.facts[0].codec == codec.pack().digest:
-                shards.codec = codec
-
-    def _change_at_once(
-        self,
-        method: str,
-        left: dict[int, dict[str, Any] | None],
-        added: Mapping[int, int],
-        codec: AnyCodec | None,
-    ) -> None:
-        """Change some shards, as `_change` does; a shard without arguments only gets the codec."""
-        shards, before = self._shards, [facts.n_rows for facts in self._shards.facts]
-        digest = None if codec is None else codec.pack().digest
-        errors: list[BaseException] = []
-        for _ in range(2):
-            items = {number: (self.folders[number], arguments) for number, arguments in left.items()}
-            answers = shards.ask(change_shard, items, (method, codec), catch=True, restarts=0)
-            for number, answer in answers.items():
-                more = added.get(number, 0)
-                if not isinstance(answer, Failure):
-                    shards.facts[number] = answer
-                    del left[number]
-                elif not isinstance(answer.error, WorkerError):
-                    errors.append(answer.error)
-                    del left[number]
-                else:
-                    shards.facts[number] = shards.ask(describe_shard, {number: self.folders[number]})[number]
-                    grown = more and shards.facts[number].n_rows == before[number] + more
-                    if grown or shards.facts[number].codec == digest:
-                        del left[number]
-        if errors:
-            raise errors[0]
-        if left:
-            names = ", ".join(self.folders[number] for number in left)
-            raise WorkerError(
-                f"the workers of {names} were lost twice in {method!r}: nothing was changed there"
-            )
-
-
-class _Table:
-    """The columns of all shards, as a snapshot has those of its rows. In place of positions it has ids."""
-
-    def __init__(self, shards: Shards) -> None:
-        self._shards = shards
-        self.column_types = shards.column_types
-
-    def locate(self, ids: Ids) -> Array:
-        """Return the ids (n,), which must be in the index."""
-        given = array_of(ids)
-        self._shards.owned(given)
-        return given
-
-    def columns_at(self, ids: Array) -> Columns | None:
-        """Return the columns of the rows with some ids (n,); None if no row has any."""
-        found = self._shards.ask_owners(read_columns_of, ids).values()
-        pieces = [
-            (None if table is None else Columns.of_table(table), int(own.sum()), None) for own, table in found
-        ]
-        if not pieces or (joined := Columns.join(pieces)) is None:
-            return None
-        order = np.concatenate([np.flatnonzero(own) for own, _ in found])
-        return Columns.of_table(joined.take(np.argsort(order)))

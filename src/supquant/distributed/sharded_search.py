@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -13,13 +14,15 @@ from numpy.typing import NDArray
 from supquant.arrays import Array, ArrayLike, Codes, Float32
 from supquant.codec.interface import QueryTables
 from supquant.distributed.pool import Failure
-from supquant.distributed.shard import Among, Sought, prepare_filter, read_shard, search_shard
-from supquant.distributed.shards import Shards, moved
+from supquant.distributed.shard import ALL_ROWS, Among, Sought, prepare_filter, read_shard, search_shard
+from supquant.distributed.shards import Shards, id_array, moved
+from supquant.errors import InputError
+from supquant.index.filters import as_mask, is_condition
 from supquant.index.parts import Positions, Sums
 from supquant.index.searching import Search, merge_answers
 from supquant.model.exact import ExactQueries
 
-__all__ = ["ShardedFilter", "ShardedSearch"]
+__all__ = ["ShardedFilter", "ShardedSearch", "rows_among"]
 
 
 class ShardedFilter:
@@ -48,6 +51,47 @@ class ShardedFilter:
         """Forget the ids of removed rows: a row added later under such an id is a different one."""
         if shard in self.ids:
             self.ids[shard] = self.ids[shard][~np.isin(self.ids[shard], removed)]
+
+
+def rows_among(
+    shards: Shards, where: object, origin: object, missing: dict[int, str] | None = None
+) -> dict[int, Among]:
+    """Return the shards that have rows of `where`, and which rows these are.
+
+    Parameters
+    ----------
+    shards : Shards
+    where : object
+        As in `CodeIndex.search`.
+    origin : object
+        That of the filters that may be used.
+    missing : dict of int to str or None, default=None
+        As in `ShardedSearch`.
+    """
+    every = range(len(shards.folders))
+    if where is None:
+        return dict.fromkeys(every, ALL_ROWS)
+    if isinstance(where, ShardedFilter):
+        if where.origin is not origin:
+            raise InputError(
+                "the filter was made by another index, or before this one was reloaded: make one with the filter method "
+                "of this index"
+            )
+        return {number: Among(filter=where.name) for number, ids in where.ids.items() if len(ids)}
+    if is_condition(where):
+        if not (known := shards.column_types()):
+            raise InputError(f"the index has no columns, and {str(where)!r} is a condition on columns")
+        return dict.fromkeys(every, Among(where, known))
+    if (mask := as_mask(where)) is None:
+        ids = id_array(where)
+        owned, each = shards.owned(ids, partial=missing is not None), shards.each(ids)
+        return {number: Among(each[number][1][own]) for number, own in owned.items()}
+    if mask.shape != (len(shards),):
+        raise InputError(
+            f"a mask must have one entry for each of the {len(shards)} rows, got shape {mask.shape}"
+        )
+    edges = list(accumulate(facts.n_rows for facts in shards.facts))
+    return {number: Among(own) for number, own in enumerate(np.split(mask, edges[:-1]))}
 
 
 @dataclass(eq=False, kw_only=True)

@@ -13,14 +13,15 @@ import numpy as np
 from supquant.arrays import Array, ArrayLike, Flags
 from supquant.distributed.pool import Failure, Workers
 from supquant.distributed.process_workers import ProcessWorkers
-from supquant.distributed.shard import ShardFacts, describe_shard, read_shard
+from supquant.distributed.shard import ShardFacts, describe_shard, read_columns_of, read_shard
 from supquant.errors import InputError
 from supquant.index import CodeIndex
+from supquant.index.columns import Columns
 from supquant.index.ids import Ids, name_some, read_ids
 from supquant.index.unknown_labels import classes_of, read_codes_of
 from supquant.index.vectors import VectorKind
 
-__all__ = ["Shards", "array_of", "id_array", "moved"]
+__all__ = ["ShardedTable", "Shards", "array_of", "id_array", "moved"]
 
 
 class Shards:
@@ -175,6 +176,31 @@ class Shards:
         owned, each = self.owned(ids), self.each(ids)
         items = {number: (each[number][0], each[number][1][own]) for number, own in owned.items()}
         return {number: (owned[number], found) for number, found in self.ask(task, items, common).items()}
+
+
+class ShardedTable:
+    """The columns of all shards, as a snapshot has those of its rows. In place of positions it has ids."""
+
+    def __init__(self, shards: Shards) -> None:
+        self._shards = shards
+        self.column_types = shards.column_types
+
+    def locate(self, ids: Ids) -> Array:
+        """Return the ids (n,), which must be in the index."""
+        given = array_of(ids)
+        self._shards.owned(given)
+        return given
+
+    def columns_at(self, ids: Array) -> Columns | None:
+        """Return the columns of the rows with some ids (n,); None if no row has any."""
+        found = self._shards.ask_owners(read_columns_of, ids).values()
+        pieces = [
+            (None if table is None else Columns.of_table(table), int(own.sum()), None) for own, table in found
+        ]
+        if not pieces or (joined := Columns.join(pieces)) is None:
+            return None
+        order = np.concatenate([np.flatnonzero(own) for own, _ in found])
+        return Columns.of_table(joined.take(np.argsort(order)))
 
 
 def moved(ids: Array, by: int) -> Array:
