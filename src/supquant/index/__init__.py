@@ -8,6 +8,7 @@ A writer never changes what a search may be reading. It makes a new snapshot and
     searching     one search over one snapshot: queries to answers
     filters       Filter: searches among some of the rows
     files         the folder that an index is saved as
+    folders       what an index knows of folders that it was loaded from or saved to
     snapshot      the rows of an index at one moment, and how a change makes a new snapshot
     parts         runs of rows, and how they are merged
     segments | ids | bitmaps     what a run of rows consists of: codes, ids, removals

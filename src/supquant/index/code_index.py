@@ -19,9 +19,10 @@ from supquant.codec.interface import AnyCodec
 from supquant.errors import InputError
 from supquant.index.change_keys import ChangeKeys
 from supquant.index.columns import read_columns, warn_of_nulls
-from supquant.index.files import KnownFolders, StoredCodec, load_index, save_index
+from supquant.index.files import StoredCodec, save_index
 from supquant.index.filters import Filter, choose, chosen_positions, views_of
-from supquant.index.ids import Ids, join_ids, read_ids
+from supquant.index.folders import Folders
+from supquant.index.ids import Ids, read_ids
 from supquant.index.local import CodecStep, LocalIndex, answer_table, check_state
 from supquant.index.ordering import CodeOrder
 from supquant.index.refining import check_refinable
@@ -91,11 +92,8 @@ class CodeIndex(LocalIndex):
         self._content = content  # every method that reads takes it once, without a lock; a writer replaces it
         self._has_unlabelled: weakref.WeakKeyDictionary[Segment, bool] = weakref.WeakKeyDictionary()
         self._write_lock = threading.Lock()
-        self._mapped = True  # whether a reload maps large files
         # A reload replaces it, so a save that began before knows nothing of the reload.
-        self._known_folders: KnownFolders = {}
-        # The folder of the last load or save, and its rows; None instead of rows that were given up.
-        self._last_saved: tuple[Path, Snapshot | None] | None = None
+        self._folders = Folders()
         _indexes.add(self)
 
     def __repr__(self) -> str:
@@ -180,33 +178,7 @@ class CodeIndex(LocalIndex):
         >>> index.info()["segments"]
         [{'rows': 100, 'removed': 0, 'grouped': True, 'distinct_codes': 1, 'sorted': False}]
         """
-        snapshot = self._snapshot
-        segments = [
-            {
-                "rows": part.n_rows,
-                "removed": part.n_rows - part.n_live,
-                "grouped": part.segment.grouped,
-                "distinct_codes": part.segment.n_distinct,
-                "sorted": part.segment.sorted,
-            }
-            for part in snapshot.parts
-        ]
-        return {
-            "rows": snapshot.n_live,
-            "removed": snapshot.first_positions[-1] - snapshot.n_live,
-            "bytes_per_code": self.codec.n_codebooks,
-            "id_kind": snapshot.id_kind,
-            **({} if snapshot.vectors is None else {"vectors": snapshot.vectors}),
-            "bytes": {
-                "codes": sum(segment.nbytes for part in snapshot.parts for segment in part.segments),
-                **({} if snapshot.vectors is None else {"vectors": snapshot.nbytes_of_vectors}),
-                "ids": sum(part.ids.nbytes for part in snapshot.parts),
-                "removals": sum(part.live.nbytes for part in snapshot.parts if part.live is not None),
-                "codec": self.codec.nbytes,
-            },
-            "instruction_set": kernels.isa(),
-            "segments": segments,
-        }
+        return self._snapshot.described(self.codec) | {"instruction_set": kernels.isa()}
 
     def codes(self, ids: ArrayLike) -> Codes:  # noqa: D102  # `LocalIndex` documents it
         snapshot = self._snapshot
@@ -373,21 +345,15 @@ class CodeIndex(LocalIndex):
             codec, snapshot = self._content
             if step is not None and codec.codec is not step.before:
                 return False
-            columns = read_columns(metadata, len(codes), snapshot)
+            columns, n_before = read_columns(metadata, len(codes), snapshot), snapshot.n_live
             if segment is not None:
                 snapshot = snapshot.with_rows(segment, ids, columns)
-                warn_of_nulls(columns, snapshot)
             elif ids is not None and change == "update" and len(codes):
                 snapshot = snapshot.with_codes(ids, codes, columns)
             elif ids is not None and change == "upsert":
-                there = snapshot.find(ids) >= 0
-                old, new = (None if columns is None else columns.kept(mask) for mask in (there, ~there))
-                if there.any():
-                    snapshot = snapshot.with_codes(join_ids([(ids, there)]), codes[there], old)
-                if not there.all():
-                    segment = Segment.of_codes(codes[~there], order=snapshot.order)
-                    snapshot = snapshot.with_rows(segment, join_ids([(ids, ~there)]), new)
-                    warn_of_nulls(new, snapshot)
+                snapshot = snapshot.with_upserted(ids, codes, columns)
+            if snapshot.n_live > n_before:
+                warn_of_nulls(columns, snapshot)
             if step is not None and step.after is not step.before:
                 codec, snapshot = StoredCodec(step.after), snapshot.reordered(CodeOrder(step.after))
             self._content = Content(codec, snapshot)
@@ -490,7 +456,7 @@ class CodeIndex(LocalIndex):
         index = CodeIndex(other, vectors=self.vectors)
         with self._write_lock:
             index._replace(self._snapshot.detached().reordered(CodeOrder(index.codec)))
-            index._known_folders = self._known_folders.copy()
+            index._folders.known = self._folders.known.copy()
         return index
 
     # copies --------------------------------------------------------------------------------------------------------------
@@ -507,10 +473,9 @@ class CodeIndex(LocalIndex):
 
     def _copied(self, content: Content, detached: Snapshot) -> Self:
         index = self.__class__.__new__(self.__class__)
-        state = self.__getstate__() | {"_content": Content(content.codec, detached)}
-        if (last := self._last_saved) is not None:
-            state["_last_saved"] = last[0], detached if last[1] is content.snapshot else None
-        index.__setstate__(state)
+        folders = self._folders.copied(content.snapshot, detached)
+        state = {"_content": Content(content.codec, detached), "_folders": folders}
+        index.__setstate__(self.__getstate__() | state)
         index._has_unlabelled = self._has_unlabelled  # both have the codec and the segments that it is about
         return index
 
@@ -518,9 +483,8 @@ class CodeIndex(LocalIndex):
         """Return what is pickled: all but the lock and what is computed again. A snapshot says how its rows are pickled."""
         state = self.__dict__.copy()
         del state["_write_lock"], state["_has_unlabelled"]
-        state["_known_folders"] = state["_known_folders"].copy()
-        if (last := state["_last_saved"]) is not None and last[1] is not state["_content"].snapshot:
-            state["_last_saved"] = last[0], None
+        snapshot = state["_content"].snapshot
+        state["_folders"] = state["_folders"].copied(snapshot, snapshot)
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -560,11 +524,11 @@ class CodeIndex(LocalIndex):
     ) -> None:
         """Do as `save`, and keep the keys of changes."""
         with self._write_lock:
-            (codec, snapshot), known = self._content, self._known_folders
-        save_index(Path(path), codec, snapshot, known, overwrite=overwrite, keys=keys)
+            (codec, snapshot), folders = self._content, self._folders
+        save_index(Path(path), codec, snapshot, folders.known, overwrite=overwrite, keys=keys)
         with self._write_lock:
-            if known is self._known_folders:
-                self._last_saved = Path(path).resolve(), snapshot
+            if folders is self._folders:
+                folders.last = Path(path).resolve(), snapshot
 
     @classmethod
     def load(
@@ -603,13 +567,12 @@ class CodeIndex(LocalIndex):
             If the folder does not exist.
         """
         check_choice(verify, "verify", ("lazy", "full"))
-        codec, snapshot, digest = load_index(Path(path), mapped=mapped)
-        if verify == "full" or not mapped:
+        codec, snapshot, folders = Folders(mapped=mapped).load(Path(path))
+        if verify == "full":
             snapshot.check_files()
         index = cls.__new__(cls)
         index._initialize(Content(codec, snapshot))
-        index._mapped = mapped
-        index._note_loaded(Path(path).resolve(), snapshot, digest)
+        index._folders = folders
         return index
 
     def reload(self, *, discard: bool = False) -> Self:
@@ -636,31 +599,19 @@ class CodeIndex(LocalIndex):
             As in `load`.
         """
         with self._write_lock:
-            if self._last_saved is None:
-                raise InputError("the index was neither loaded nor saved: it has no folder to reload")
-            folder, saved = self._last_saved
-            if self._snapshot is not saved and not discard:
-                raise InputError(
-                    f"the index has changes that are not in {folder}: save them elsewhere, or give them up with "
-                    "reload(discard=True)"
-                )
-            codec, snapshot, digest = load_index(folder, mapped=self._mapped)
-            if not self._mapped:
-                snapshot.check_files()
-            if self._snapshot is saved and self._known_folders[folder] == frozenset({digest}):
+            found = self._folders.load_again(self._snapshot, discard=discard)
+            if found is None:
                 return self
+            codec, snapshot, folders = found
             if codec.codec.pack().digest == self.codec.pack().digest:
                 codec = self._content.codec
             elif not read_codes_of(codec.codec, self.codec):
-                raise InputError(f"{folder} holds an index with another codec: open it with CodeIndex.load")
+                raise InputError(
+                    f"{folders.path} holds an index with another codec: open it with CodeIndex.load"
+                )
             self._content = Content(codec, snapshot)  # of another origin: filters of the old rows are refused
-            self._known_folders = self._known_folders.copy()
-            self._note_loaded(folder, snapshot, digest)
+            self._folders = folders
         return self
-
-    def _note_loaded(self, folder: Path, snapshot: Snapshot, digest: str) -> None:
-        self._known_folders[folder] = frozenset({digest})
-        self._last_saved = folder, snapshot
 
 
 def _read_codec(given: object) -> AnyCodec:

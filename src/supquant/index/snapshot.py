@@ -14,9 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from supquant.arrays import Codes, Float32
+from supquant.codec.interface import AnyCodec
 from supquant.errors import InputError
 from supquant.index.columns import Columns
-from supquant.index.ids import Ids, NumberRange, StringIds, name_some
+from supquant.index.ids import Ids, NumberRange, StringIds, join_ids, name_some
 from supquant.index.ordering import CodeOrder
 from supquant.index.parts import Part, Positions, View, merge_parts, merge_similar
 from supquant.index.segments import Segment
@@ -120,6 +121,34 @@ class Snapshot:
         return sum(vectors.nbytes for vectors in kept if vectors is not None)
 
     # reading -------------------------------------------------------------------------------------------------------------
+
+    def described(self, codec: AnyCodec) -> dict[str, Any]:
+        """Return what `CodeIndex.info` says of the rows, whose codes are of a codec."""
+        segments = [
+            {
+                "rows": part.n_rows,
+                "removed": part.n_rows - part.n_live,
+                "grouped": part.segment.grouped,
+                "distinct_codes": part.segment.n_distinct,
+                "sorted": part.segment.sorted,
+            }
+            for part in self.parts
+        ]
+        return {
+            "rows": self.n_live,
+            "removed": self.first_positions[-1] - self.n_live,
+            "bytes_per_code": codec.n_codebooks,
+            "id_kind": self.id_kind,
+            **({} if self.vectors is None else {"vectors": self.vectors}),
+            "bytes": {
+                "codes": sum(segment.nbytes for part in self.parts for segment in part.segments),
+                **({} if self.vectors is None else {"vectors": self.nbytes_of_vectors}),
+                "ids": sum(part.ids.nbytes for part in self.parts),
+                "removals": sum(part.live.nbytes for part in self.parts if part.live is not None),
+                "codec": codec.nbytes,
+            },
+            "segments": segments,
+        }
 
     def check_files(self) -> None:
         """Check all arrays that came from files."""
@@ -320,6 +349,18 @@ class Snapshot:
                 changed = changed.with_columns(rows, columns.take(np.flatnonzero(here)))
             updated.append(changed)
         return self._changed(parts=tuple(updated))
+
+    def with_upserted(self, ids: Ids, codes: CodedRows, columns: Columns | None = None) -> Snapshot:
+        """Return a snapshot with codes (n, M) for distinct ids. Rows that are there keep their places, the others are new."""
+        there = self.find(ids) >= 0
+        old, new = (None if columns is None else columns.kept(mask) for mask in (there, ~there))
+        snapshot = self
+        if there.any():
+            snapshot = snapshot.with_codes(join_ids([(ids, there)]), codes[there], old)
+        if not there.all():
+            segment = Segment.of_codes(codes[~there], order=self.order)
+            snapshot = snapshot.with_rows(segment, join_ids([(ids, ~there)]), new)
+        return snapshot
 
     def detached(self, origin: Origin | None = None) -> Snapshot:
         """Return a snapshot of the same rows for another index, whose later rows have serials of its own."""
