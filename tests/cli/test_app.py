@@ -2,9 +2,9 @@ import sys
 
 import pytest
 
-from supquant.cli.app import OWN_COMMANDS, CommandSource, LazyCommands
+from supquant.cli.commands import OWN_COMMANDS, CommandSource, LazyCommands
 
-APP = sys.modules["supquant.cli.app"]  # in the package `app` is the command itself
+APP = sys.modules["supquant.cli.commands"]  # in the package `app` is the command itself
 
 
 def test_demo_writes_its_page(run, tmp_path):

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from supquant.cli.app import INTERRUPTED
 from supquant.cli.console import err, print_line, progress_bars
+from supquant.cli.ending import INTERRUPTED, announce_end, keeping_result
 from supquant.cli.files import check_output
 from supquant.cli.options import (
     Ids,
@@ -107,11 +107,12 @@ def fit(
     with progress_bars() as callback:
         if "callback" in estimator.get_params(deep=False):
             estimator.set_params(callback=callback)
-        try:
-            estimator.fit(X, y)
-        except KeyboardInterrupt:
-            _save_interrupted(estimator, output)
-            raise typer.Exit(INTERRUPTED) from None
+        with keeping_result(lambda: hasattr(estimator, "codec_")):
+            try:
+                estimator.fit(X, y)
+            except KeyboardInterrupt:
+                _save_interrupted(estimator, output)
+                raise typer.Exit(INTERRUPTED) from None
     estimator.save(output)
     for line in str(_summary(estimator, y)).splitlines():
         print_line(line)
@@ -142,6 +143,6 @@ def _save_interrupted(estimator: Any, output: Path) -> None:
     """Write the best model so far, if there is one."""
     if hasattr(estimator, "codec_"):
         estimator.save(output)
-        print_line(f"Interrupted: wrote the best model so far to {output}.", err)
+        announce_end(f"Interrupted: wrote the best model so far to {output}.")
     else:
-        err.print("Interrupted before there was a model; nothing was written.")
+        announce_end("Interrupted before there was a model; nothing was written.")

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from supquant.cli.console import err, print_line
+from supquant.cli.ending import keeping_result
 from supquant.cli.options import Device, choose_device
 from supquant.errors import InputError
 from supquant.serve.encoding import load_encoders
@@ -93,12 +94,13 @@ def serve(
         names = ", ".join(
             f"{name} ({len(each.version.index):,} rows)" for name, each in service.indexes.items()
         )
-        run_service(
-            service,
-            listening,
-            watched=watch,
-            on_start=lambda address: print_line(f"Serving {names} at {address}"),
-        )
+        with keeping_result(lambda: True):  # it finishes what it has begun to answer
+            run_service(
+                service,
+                listening,
+                watched=watch,
+                on_start=lambda address: print_line(f"Serving {names} at {address}"),
+            )
     if not service.closed:
         err.print("Some work did not end within the deadline, and was given up.")
         os._exit(1)  # it would keep the process alive for as long as it takes

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from contextlib import contextmanager
 from importlib import import_module
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from supquant.errors import InputError
+from supquant.system import wait_for_end
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -109,10 +111,17 @@ def _start(module: str, arguments: list[str]) -> subprocess.Popen[str]:
 def _main(call: str) -> None:
     """Call a function, and write its result as JSON to standard output, where nothing else may appear."""
     module, name, arguments = json.loads(call)
+    threading.Thread(target=_end_with, args=[os.getppid()], daemon=True).start()
     with os.fdopen(os.dup(1), "w") as answer:
         os.dup2(2, 1)  # Ray, for one, prints when a node is lost
         json.dump(getattr(import_module(module), name)(*arguments), answer)
     os._exit(0)  # a simulated cluster that lost a node would take its time to end
+
+
+def _end_with(parent: int) -> None:
+    """End this process when its parent has ended, in whatever way."""
+    wait_for_end(parent)
+    os._exit(1)
 
 
 if __name__ == "__main__":

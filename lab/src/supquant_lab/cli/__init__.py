@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import typer
 
-from supquant.cli.app import CommandSource, LazyCommands
+from supquant.cli.commands import CommandSource, LazyCommands
+from supquant.cli.ending import run_command
 
 __all__ = ["COMMANDS", "app", "main"]
 
@@ -47,7 +48,7 @@ def _options() -> None:
 
 def main() -> None:
     """Run the command."""
-    app()
+    run_command(app)
 
 
 def __dir__() -> list[str]:

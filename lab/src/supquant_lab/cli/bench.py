@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar
 
 import typer
 
-from supquant.cli.app import CommandSource, LazyCommands
+from supquant.cli.commands import CommandSource, LazyCommands
 from supquant.cli.console import err, print_table
 from supquant.cli.files import check_output
 from supquant.errors import InputError

@@ -73,7 +73,9 @@ class ServiceProcess:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._process.poll() is None:
+        if kind is KeyboardInterrupt:  # nobody waits for what it is answering
+            self.kill()
+        elif self._process.poll() is None:
             self.end()
         self._errors.close()
 

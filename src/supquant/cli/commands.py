@@ -16,13 +16,11 @@ from typer.core import TyperGroup
 
 import supquant
 from supquant.cli.console import err, out
+from supquant.cli.ending import INTERRUPTED
 from supquant.errors import SupquantError
 
 WRONG_INPUT = 2
 """Exit code after an error that the user can correct."""
-
-INTERRUPTED = 130
-"""Exit code after Ctrl-C."""
 
 
 class CommandSource(NamedTuple):
@@ -82,7 +80,6 @@ class LazyCommands(TyperGroup):
             installed = f"; pip install 'supquant[{extra}]' installs what it needs" if extra else ""
             _end(f"this command needs the package {error.name}, which is not installed{installed}")
         except KeyboardInterrupt:
-            err.print("Interrupted.")
             raise typer.Exit(INTERRUPTED) from None
 
     def list_commands(self, ctx: Any) -> list[str]:
