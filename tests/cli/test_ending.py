@@ -19,7 +19,7 @@ from supquant.cli.commands import OWN_COMMANDS
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are found in /proc")
 
 COMMANDS = {
-    "fit": ("fit few.npz -o out --bits 16 --max-iter 1", ["out"]),
+    "fit": ("fit few.npz -o out --bits 16 --max-iter 1", []),  # it writes the best model, if there is one
     "fit another method": ("fit few.npz -o out --bits 16 --method pq", ["out"]),
     "index": ("index model items.npz -o out --keep-vectors int8", ["out"]),
     "index in place": ("index model items.npz -o index --replace", ["index"]),

@@ -29,11 +29,13 @@ def run_command_in_child(main, arguments, folder, *, number=signal.SIGINT, after
         child = os.fork()
     if child == 0:
         _be_command(main, list(map(str, arguments)), folder, told, mark)
+    while not told.with_suffix(".begun").exists():
+        time.sleep(0.002)
     began = time.monotonic()
     sent = None
     while (ended := os.waitpid(child, os.WNOHANG))[0] == 0:
         now = time.monotonic()
-        if after is not None and sent is None and now - began >= after:
+        if after is not None and sent is None and now - began >= max(after, 0.03):
             os.kill(child, number)
             sent = now
         if sent is not None and now - sent > MAX_SECONDS:
@@ -60,14 +62,17 @@ def _be_command(main, arguments, folder, told, mark):
         sys.unraisablehook, threading.excepthook = sys.__unraisablehook__, threading.__excepthook__
         signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        warnings.simplefilter("ignore", ResourceWarning)  # as outside of tests
         os.chdir(folder)
         os.environ["SUPQUANT_TEST_MARK"] = mark
         sys.argv = ["supquant", *arguments]
         try:
+            told.with_suffix(".begun").touch()
             main()
             status = 0
         except SystemExit as end:
             status = end.code or 0
+        signal.pthread_sigmask(signal.SIG_BLOCK, STATUS)  # it has ended
         threading._shutdown()  # as at the end of a process: it waits for threads
     except BaseException:  # noqa: BLE001, the child must not return into its parent's work
         sys.excepthook(*sys.exc_info())
@@ -99,7 +104,14 @@ def assert_ends_well(main, arguments, make_folder, outputs, *, seconds=None, end
         assert whole.status == 0, whole.lines
         seconds = whole.seconds
     n_interrupted = 0
-    for fraction, number in ((0.3, signal.SIGINT), (0.6, signal.SIGTERM)):
+    for fraction, number in (
+        (0.3, signal.SIGINT),
+        (0.6, signal.SIGTERM),
+        (0, signal.SIGINT),
+        (0, signal.SIGTERM),
+    ):
+        if n_interrupted == 2:
+            break
         folder = make_folder()
         before, names = _content(folder, outputs), {path.name for path in folder.iterdir()}
         end = run_command_in_child(main, arguments, folder, number=number, after=fraction * seconds)
