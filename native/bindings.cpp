@@ -420,8 +420,9 @@ NB_MODULE(_native, module) {
         .def("features", &MeaningMap::features, exact("x"), "of_items"_a, exact("features"), "n_threads"_a);
     const auto optional = [](const char* name) { return nb::arg(name).noconvert().none(); };
     nb::class_<supquant::QueryRule>(module, "QueryRule")
-        .def(nb::init<size_t, size_t, size_t, size_t, bool, bool, double, float, float>(), "n_columns"_a, "n_likeness"_a,
-             "n_position"_a, "length"_a, "by_position"_a, "multilabel"_a, "least"_a, "position"_a, "cosine"_a);
+        .def(nb::init<size_t, size_t, size_t, size_t, bool, bool, double, float, float, float, float>(), "n_columns"_a, "n_likeness"_a,
+             "n_position"_a, "length"_a, "by_position"_a, "multilabel"_a, "least"_a, "position"_a, "cosine"_a,
+             "apart"_a, "level"_a);
     module.def("query_vectors", &query_vectors, exact("features"), "rule"_a, exact("vectors"));
     nb::class_<QueryMap>(module, "QueryMap")
         .def(nb::init<const MeaningMap&, const supquant::QueryRule&, In<float, 1>, In<uint16_t, 1>, size_t, In<float, 1>>(),

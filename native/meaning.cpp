@@ -74,7 +74,7 @@ class Block {
         for (size_t i = 0; i < rows_; ++i) turn(place_ + i * place, turned_ + i * m_.metric.n);
         if (m_.n_clusterings) multiply(turned_, m_.centres, clusters_);
         for (size_t i = 0; i < rows_; ++i) take_outputs(i, outputs_ + i * outputs, clusters_ + i * clusters, powers_ + i * powers);
-        if (m_.likeness.n) multiply(m_.n_clusterings ? powers_ : turned_, m_.likeness, likeness_);
+        if (m_.likeness.n) multiply(powers_, m_.likeness, likeness_);
         for (size_t i = 0; i < rows_; ++i) {
             float* alike = features_ + i * m_.n_features() + m_.r + 1;
             float* z = std::copy_n(likeness_ + i * likeness, m_.likeness.n, alike);
@@ -143,7 +143,7 @@ class Block {
         spell(p, s);
         const double ratio = m_.n_clusterings ? take_memberships(i, clusters, powers) : 0;
         if (!m_.multilabel)
-            u = m_.likeness.n ? sigmoid(m_.novelty[2] + m_.novelty[0] * evidence + m_.novelty[1] * ratio) : 0;
+            u = sigmoid(m_.novelty[2] + m_.novelty[0] * evidence + m_.novelty[1] * ratio);
         s[m_.r] = float(u);
     }
 
@@ -210,7 +210,10 @@ void query_vectors(const QueryRule& rule, const float* features, size_t n, float
         const float *s = features + i * (r + 1 + f + 2 * g), *alike = s + r + 1, *z = alike + f, *c = z + g;
         float *v = vectors + i * rule.width(), *near = v + r + f;
         if (rule.by_position) {
-            std::fill_n(v, r + f, 0.0f);
+            double own = 0;
+            for (size_t j = 0; j < g; ++j) own += double(c[j]) * z[j];
+            std::fill_n(v, r, rule.level * float(own));
+            std::fill_n(v + r, f, 0.0f);
             std::copy_n(c, g, near);
             continue;
         }
@@ -224,7 +227,7 @@ void query_vectors(const QueryRule& rule, const float* features, size_t n, float
                 weight = label_weight(std::min(t * s[j], 1.0f));
             else if (rule.t > 1)
                 weight = total * (std::log1p(s[j] / total * (t / rule.least)) / most);
-            v[j] = known * float(weight);
+            v[j] = known * float(weight) - rule.apart * u;
         }
         for (size_t j = 0; j < f; ++j) v[r + j] = u * alike[j];
         const float position = rule.position * u;

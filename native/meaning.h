@@ -18,7 +18,7 @@ struct Meaning {
     const float* mean;    // (p,)
     Packed metric;        // (g, p)
     Packed cosine;        // (g, p)
-    Packed likeness;      // (f, w), or (f, g) without clusterings
+    Packed likeness;      // (f, w); f and w are 0 without clusterings
     Packed centres;       // (w, g); unused without clusterings
     float cluster_scale;
     const float* cluster_norms;    // (w,) filled up to groups with zeros: squared lengths of the centres
@@ -41,10 +41,12 @@ void meaning_features(const Meaning& meaning, const float* x, size_t n, bool of_
 // How features become vectors of queries.
 struct QueryRule {
     size_t r, f, g, t;
-    bool by_position;  // whether items are ranked by position alone; then nothing below counts
+    bool by_position;  // whether items are ranked by position alone; then nothing below counts but `level`
     bool multilabel;
     double least;            // probability of a word from which on it counts
     float position, cosine;  // weights of positions and of cosines
+    float apart;             // what a query that is surely new takes off the columns of words
+    float level;             // these columns by position alone, over the product of z and c
 
     size_t width() const { return r + f + g; }
 };

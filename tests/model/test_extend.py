@@ -107,7 +107,7 @@ def test_an_item_with_an_added_label_scores_as_if_it_lay_at_the_mean_of_the_labe
     X, y, known, items, few = split
     sq = SupervisedQuantizer(4, n_codewords=32, new_classes=new_classes, max_iter=1, random_state=0)
     codec = sq.fit(X[known], y[known]).extend(X[few], y[few]).codec_
-    assert (codec.map.n_likeness == 0) == (new_classes == 0)
+    assert (codec.map.stretch == 0) == (new_classes == 0)
     new = items[y[items] == 9][:5]
     labels = np.zeros((len(new), KNOWN + 2))
     labels[:, 9] = 1

@@ -14,7 +14,14 @@ from supquant.model.clusters import Clusters, unit_positions
 from supquant.model.feature_map import SupervisedMap, evidence
 from supquant.model.position import principal_directions
 from supquant.model.spelling import Spelling
-from supquant.model.vectors import FeatureParts, label_queries, query_rule
+from supquant.model.vectors import (
+    FeatureParts,
+    item_positions,
+    item_vectors,
+    label_queries,
+    position_queries,
+    query_rule,
+)
 
 P, H, K, LIKENESS = 9, 37, 5, 3
 ENDS = np.array([7, 9, 30])  # of three clusterings
@@ -23,7 +30,7 @@ KINDS = [
     "several labels",
     "spelled labels",
     "no kernel",
-    "no likeness",
+    "nothing new",
     "clusters",
     "clusters, spelled labels",
 ]
@@ -53,9 +60,9 @@ def draw_map(kind, rng):
         metric=normal(P, K),
         cosine=normal(P, K),
         clusters=draw_clusters(rng) if clustered else None,
-        likeness=normal(ENDS[-1] if clustered else K, 0 if kind == "no likeness" else LIKENESS),
-        novelty=np.float32([-1.6, 0.3, 7.4]),
-        nearness=np.float32([0.7]),
+        likeness=normal(ENDS[-1], LIKENESS) if clustered else np.zeros((0, 0), dtype=np.float32),
+        novelty=np.float32([0, 0, -200] if kind == "nothing new" else [-1.6, 0.3, 7.4]),
+        nearness=np.float32([0.7, 0, 0] if clustered else [0.7, 2.5, 0.3]),
         scatter=np.eye(K, dtype=np.float32),
         means=normal(L, K),
         multilabel=kind == "several labels",
@@ -84,7 +91,10 @@ def test_some_of_the_drawn_rows_look_new_and_others_do_not(drawn):
     feature_map, x = drawn
     u = FeatureParts.of(feature_map(x), feature_map).u
     assert ((u >= 0) & (u <= 1)).all()
-    assert feature_map.multilabel or not feature_map.n_likeness or (u.min() < 0.3 and u.max() > 0.7)
+    if feature_map.novelty[2] < 0:
+        assert not u.any()
+    else:
+        assert feature_map.multilabel or (u.min() < 0.3 and u.max() > 0.7)
 
 
 def test_items_have_the_bits_of_queries_and_no_cosines(drawn):
@@ -128,6 +138,11 @@ def test_rows_have_the_same_bits_alone_in_any_batch_on_any_threads_and_at_every_
 def test_compiled_vectors_of_queries_are_those_of_numpy(drawn, all_labelled):
     feature_map, x = drawn
     features = feature_map(x)
+    by_position = native.query_vectors(
+        features, query_rule(feature_map, "position", all_labelled=all_labelled)
+    )
+    wanted = position_queries(FeatureParts.of(features, feature_map), feature_map)
+    np.testing.assert_allclose(by_position, wanted, rtol=1e-4, atol=1e-6)
     got = native.query_vectors(features, query_rule(feature_map, "label", all_labelled=all_labelled))
     parts = FeatureParts.of(features, feature_map)
     want = label_queries(parts, feature_map, None, all_labelled=all_labelled)
@@ -183,7 +198,7 @@ def test_a_map_is_read_from_its_arrays(kind, rng):
         ("clusters.anchors", np.zeros((30, K + 1), dtype=np.float32), "centres must have the shape"),
         ("likeness", np.zeros((29, 2), dtype=np.float32), "made from 29 numbers, expected 30"),
         ("novelty", np.zeros(2, dtype=np.float32), "novelty"),
-        ("nearness", np.zeros(2, dtype=np.float32), "nearness"),
+        ("nearness", np.zeros(1, dtype=np.float32), "nearness"),
     ],
 )
 def test_arrays_of_clusterings_that_do_not_fit_are_refused(name, array, message, rng):
@@ -193,9 +208,9 @@ def test_arrays_of_clusterings_that_do_not_fit_are_refused(name, array, message,
         SupervisedMap.from_arrays(arrays | {name: array})
 
 
-def test_likenesses_of_another_width_than_positions_are_refused(rng):
+def test_likenesses_without_clusterings_are_refused(rng):
     arrays = draw_map("one label", rng).arrays()
-    with pytest.raises(InputError, match="made from 6 numbers, expected 5"):
+    with pytest.raises(InputError, match="made from 6 numbers, expected 0"):
         SupervisedMap.from_arrays(arrays | {"likeness": np.zeros((K + 1, 2), dtype=np.float32)})
 
 
@@ -228,18 +243,23 @@ def test_a_logit_too_far_from_zero_for_an_exponential_is_a_sure_answer(shift, ex
         np.testing.assert_array_equal(FeatureParts.of(found, feature_map).u, expected)
 
 
-def test_no_row_is_new_if_likenesses_have_no_columns(rng):
-    feature_map, x = draw_map("no likeness", rng), rng.normal(size=(50, P)).astype(np.float32)
+def test_no_row_is_new_if_nothing_can_be(rng):
+    feature_map, x = draw_map("nothing new", rng), rng.normal(size=(50, P)).astype(np.float32)
     for found in by_both(feature_map, x):
         np.testing.assert_array_equal(FeatureParts.of(found, feature_map).u, 0)
 
 
-def test_without_clusterings_likenesses_are_made_from_positions(rng):
+def test_positions_of_items_are_longer_the_newer_they_look_but_not_if_their_label_is_known(rng):
     feature_map, x = draw_map("one label", rng), rng.normal(size=(50, P)).astype(np.float32)
-    for found in by_both(feature_map, x):
-        parts = FeatureParts.of(found, feature_map)
-        assert parts.likeness.shape == (50, LIKENESS)
-        np.testing.assert_allclose(parts.likeness, parts.z @ feature_map.likeness, rtol=1e-4, atol=1e-5)
+    parts = FeatureParts.of(feature_map(x), feature_map)
+    own = np.eye(6)[rng.integers(6, size=50)]
+    own[::2] = np.nan
+    blind, told = item_vectors(parts, feature_map), item_vectors(parts, feature_map, own)
+    np.testing.assert_allclose(blind[:, 6:], (1 + 2.5 * parts.u) * parts.z, rtol=1e-6)
+    np.testing.assert_array_equal(told[::2], blind[::2])
+    np.testing.assert_array_equal(told[1::2, 6:], parts.z[1::2])
+    for each in (blind, told):
+        np.testing.assert_allclose(item_positions(each, feature_map), parts.z, rtol=1e-4, atol=1e-6)
 
 
 def test_principal_directions_of_many_rows_are_those_of_every_kth_row_of_a_block(rng, monkeypatch):

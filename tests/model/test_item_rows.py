@@ -51,10 +51,18 @@ def test_as_many_rows_without_labels_need_no_others_to_stand_in(fits):
     assert (items.kinds == UNLABELLED).sum() == (~rows.labels.known).sum()
 
 
-def test_vectors_of_labelled_rows_hold_their_labels_and_no_likeness(fits):
+def test_vectors_of_labelled_rows_hold_their_labels_and_positions_as_they_are(fits):
     rows, codec, items = sampled(fits["labelled"])
     of_labels = items.vectors[: len(rows.X), : codec.map.n_columns]
     assert sorted(of_labels.argmax(axis=1)) == sorted(rows.labels.indices)
     np.testing.assert_array_equal(of_labels.sum(axis=1), 1)
-    assert not items.vectors[: len(rows.X), items.n_columns : items.n_meaning].any()
-    assert items.vectors[len(rows.X) :, items.n_columns : items.n_meaning].any(axis=1).mean() > 0.99
+    lengths = np.linalg.norm(items.vectors[: len(rows.X), items.n_meaning :], axis=1)
+    own = np.linalg.norm(codec.map.positions(rows.X[:]), axis=1)
+    np.testing.assert_allclose(np.sort(lengths), np.sort(own), rtol=1e-6)
+
+
+def test_vectors_of_imitated_new_rows_have_longer_positions(fits):
+    rows, codec, items = sampled(fits["labelled"])
+    n_new = round(IMITATED_ROWS * len(rows.X))
+    lengths = np.linalg.norm(items.vectors[:, items.n_meaning :], axis=1)
+    assert lengths[-n_new:].mean() > (1 + codec.map.stretch / 10) * lengths[: len(rows.X)].mean()

@@ -39,9 +39,15 @@ class Refine:
         units, meanings = read_items(codec, self.source.take(self._rows(distinct)), codes=codes[which])
         scores, cosines = np.empty((2, *ids.shape), dtype=np.float32)
         for query, own in enumerate(places):
-            scores[query] = meanings[own] @ queries.meaning[query] + units[own] @ queries.weights[query]
-            cosines[query] = units[own] @ queries.units[query]
-        return scores - queries.shifts[:, None], cosines
+            meaning, unit = meanings[own], units[own]
+            scores[query] = queries.scores(
+                meaning @ queries.meaning[query],
+                meaning @ queries.known,
+                unit @ queries.weights[query],
+                query,
+            )
+            cosines[query] = unit @ queries.units[query]
+        return scores, cosines
 
     def _rows(self, ids: Array) -> Any:
         """Return the rows (n,) of ids in the source: those of its own ids, or the ids themselves."""

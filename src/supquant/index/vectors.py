@@ -140,10 +140,11 @@ class Vectors(StoredArrays):
             self._refuse_if(not self._has_good_scales(), _SCALES_FLAW)
             factors = np.stack([queries.weights, queries.units], axis=1) * self._scales[:p]  # (q, 2, p)
             found = dots(self._rows, rows, asking, factors, n_threads)
-            of_meaning = (queries.meaning * self._scales[p:])[:, None]  # (q, 1, w)
+            known = np.broadcast_to(queries.known, queries.meaning.shape)
+            of_meaning = np.stack([queries.meaning, known], axis=1) * self._scales[p:]  # (q, 2, w)
             meant = dots(self._meanings, own, asking, of_meaning, n_threads)
         self._refuse_if(not (np.isfinite(found).all() and np.isfinite(meant).all()), _VALUES_FLAW)
-        return meant[:, 0] + found[:, 0] - queries.shifts[asking], found[:, 1]
+        return queries.scores(meant[:, 0], meant[:, 1], found[:, 0], asking), found[:, 1]
 
     def _refuse_if(self, wrong: bool | np.bool_, what: str) -> None:
         if wrong and self._file is not None:

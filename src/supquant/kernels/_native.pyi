@@ -110,6 +110,8 @@ class QueryRule:
         least: float,
         position: float,
         cosine: float,
+        apart: float,
+        level: float,
     ) -> None: ...
 
 def query_vectors(features: Float32, rule: QueryRule, vectors: Float32) -> None: ...

@@ -254,7 +254,7 @@ def check_meaning(parts: MeaningParts) -> None:
     if has_kernel:
         check_array(parts.norms, "norms", (-(-h // GROUP) * GROUP,), np.float32)
     has_clusters = len(parts.cluster_ends) > 0
-    w = centres.n if has_clusters else g
+    w = centres.n if has_clusters else 0
     if has_clusters:
         check_array(parts.cluster_norms, "cluster_norms", (-(-w // GROUP) * GROUP,), np.float32)
         check_array(parts.cluster_ratios, "cluster_ratios", (w,), np.float32)

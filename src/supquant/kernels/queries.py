@@ -24,12 +24,16 @@ class QueryRule:
     length : int
         The number of words of a label.
     by_position : bool
-        Whether items are ranked by position alone. Then nothing below counts.
+        Whether items are ranked by position alone. Then nothing below counts but `level`.
     multilabel : bool
     least : float
         The probability of a word from which on it counts.
     position, cosine : float
         The weights of positions and of cosines.
+    apart : float
+        What a query that is surely new takes off the columns of words.
+    level : float
+        The columns of words by position alone, over the product of the vector's own z and c.
     """
 
     n_columns: int
@@ -41,6 +45,8 @@ class QueryRule:
     least: float
     position: float
     cosine: float
+    apart: float
+    level: float
 
     @property
     def width(self) -> int:
@@ -61,7 +67,7 @@ class MeaningParts:
     ----------
     matrices : sequence of Packed
         Anchors (h, p), weights (L, d), metric (g, p), cosine (g, p), likeness (f, w) and centres (w, g) of clusterings. Without
-        a kernel the anchors are not used; without clusterings the centres are not, and w is g.
+        a kernel the anchors are not used; without clusterings the centres are not, and f and w are 0.
     has_kernel : bool
     scale, norms
         As in `Kernels.gaussian`.

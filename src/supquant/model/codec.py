@@ -43,6 +43,7 @@ from supquant.model.vectors import (
     FeatureParts,
     checked_novelty,
     item_novelty,
+    item_positions,
     item_vectors,
     label_queries,
     position_queries,
@@ -333,12 +334,12 @@ class SupervisedCodec(CodebookCodec):
             Whether the labels of all items are known.
         """
         ranking = self._ranking(ranking)
-        if ranking == "position":
-            return position_queries(FeatureParts.of(features, self.map))
         if self._added_columns is None and (compiled := kernels.compiled()) is not None:
             rule = query_rule(self.map, ranking, all_labelled=all_labelled)
             return compiled.query_vectors(np.ascontiguousarray(features), rule)
         parts = FeatureParts.of(features, self.map)
+        if ranking == "position":
+            return position_queries(parts, self.map)
         return label_queries(parts, self.map, self._added_columns, all_labelled=all_labelled)
 
     @cached_property
@@ -426,10 +427,9 @@ class SupervisedCodec(CodebookCodec):
 
     def _parts_of(self, codes: Codes) -> tuple[Float32, Float32, Float32]:
         """Return what codes (n, M) say of the meaning (n, r), the likeness (n, f) and the position (n, g) of items."""
-        meaning, likeness, place = np.split(
-            self.decode(codes), [self.map.spelling.n_columns, self._n_meaning], axis=1
-        )
-        return meaning, np.ascontiguousarray(likeness), np.ascontiguousarray(place)
+        decoded = self.decode(codes)
+        meaning, likeness, _ = np.split(decoded, [self.map.spelling.n_columns, self._n_meaning], axis=1)
+        return meaning, np.ascontiguousarray(likeness), item_positions(decoded, self.map)
 
     def _finished(self, tables: Float32, ranking: str, curve_of: NDArray[np.int64]) -> QueryTables:
         """Return look-up tables (q, M, K) with the curve (q,) that turns the scores of each query into probabilities."""

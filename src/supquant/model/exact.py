@@ -4,13 +4,14 @@
     query  [ w  | (1 - u) s, u F ]
 
 The score of an item is the product of the two, less a constant of the query: what the score of its code would be if its code said
-all of the item. Of items whose probabilities of a shared label lie in the same fifth, the one with the greater cosine comes
-first.
+all of the item. If no classes were found, the unit vector counts more if the item looks new. Of items whose probabilities of a
+shared label lie in the same fifth, the one with the greater cosine comes first.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,17 +46,44 @@ class ExactQueries:
     meaning : ndarray of shape (q, w), float32
         Factors of its meaning in its score.
     shifts : ndarray of shape (q,), float32
-        Are subtracted from scores.
+        Are subtracted from the products of unit vectors.
+    known : ndarray of shape (w,), float32
+        1 in the columns of labels: the product with a meaning is the probability of a known class.
+    stretch : float
+        How much more the unit vector of an item counts that is surely new.
     """
 
     units: Float32
     weights: Float32
     meaning: Float32
     shifts: Float32
+    known: Float32
+    stretch: float
 
     def take(self, which: NDArray[np.intp]) -> ExactQueries:
         """Return the queries `which`, in this order."""
-        return ExactQueries(self.units[which], self.weights[which], self.meaning[which], self.shifts[which])
+        return replace(
+            self,
+            units=self.units[which],
+            weights=self.weights[which],
+            meaning=self.meaning[which],
+            shifts=self.shifts[which],
+        )
+
+    def scores(
+        self, of_meaning: Float32, known: Float32, of_units: Float32, asking: NDArray[Any] | int
+    ) -> Float32:
+        """Return the scores (r,) of items for the queries that ask for them (r,), or for one query.
+
+        Parameters
+        ----------
+        of_meaning, known, of_units : ndarray of shape (r,), float32
+            Products of an item with `meaning`, `known` and `weights`.
+        asking : ndarray of shape (r,), or int
+            Numbers of the queries.
+        """
+        factors = np.float32(1) + np.float32(self.stretch) * (1 - np.clip(known, 0, 1))
+        return np.asarray(of_meaning + factors * (of_units - self.shifts[asking]), dtype=np.float32)
 
 
 def width_of_meaning(codec: SupervisedCodec) -> int:
@@ -118,9 +146,14 @@ def exact_queries(
     queries = codec._finished(tables, ranking, codec.curves_of(features, all_labelled=all_labelled))
     w, units = width_of_meaning(codec), unit_rows(x)
     meaning, place = np.split(vectors, [w], axis=1)
-    weights = units if ranking == "position" else row_products(place, codec.from_position)
+    if ranking == "position":
+        meaning, weights = np.zeros_like(meaning), units
+    else:
+        weights = row_products(place, codec.from_position)
     shifts = np.einsum("ij,j->i", weights, codec.map.mean)
-    return queries, ExactQueries(units, weights, np.ascontiguousarray(meaning), shifts)
+    known = (np.arange(w) < codec.map.spelling.n_columns).astype(np.float32)
+    stretch = 0.0 if ranking == "position" else codec.map.stretch
+    return queries, ExactQueries(units, weights, np.ascontiguousarray(meaning), shifts, known, stretch)
 
 
 def order_exact(queries: QueryTables, scores: Float32, cosines: Float32) -> tuple[Float32, NDArray[np.intp]]:

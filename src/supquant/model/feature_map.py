@@ -44,10 +44,12 @@ class SupervisedMap:
     mean: Float32  # (p,) of unit vectors
     metric: Float32  # (p, g) from centred unit vectors to z
     cosine: Float32  # (p, g) from unit vectors to c
-    clusters: Clusters | None  # the clusterings whose memberships are compared; None compares positions
-    likeness: Float32  # (w, f) from powers of memberships to F, or (g, f) from positions; f is 0 if no class can be new
+    clusters: Clusters | None  # the clusterings whose memberships are compared
+    likeness: Float32  # (w, f) from powers of memberships to F; both are 0 without clusterings
     novelty: Float32  # (3,) weights of evidence and of the clusterings in the logit of u, and its shift
-    nearness: Float32  # (1,) weight of the product of positions for a query that is surely new
+    nearness: (
+        Float32  # (3,) kappa, lambda and mu, which say how vectors that look new are compared by position
+    )
     scatter: Float32  # (g, g) of z around the means of trained labels
     means: Float32  # (L, g) positions of labels: first those that were trained, then those that were added
     multilabel: bool
@@ -103,6 +105,15 @@ class SupervisedMap:
     def n_features(self) -> int:
         """Width of the features, r + 1 + f + 2 g."""
         return self.n_columns + 1 + self.n_likeness + 2 * self.n_position
+
+    @property
+    def stretch(self) -> float:
+        """How much longer the position of an item is that is surely new: ``1 + stretch u`` times z."""
+        return float(self.nearness[1])
+
+    def stretched(self, u: Float32) -> Float32:
+        """Return the factors of positions of items, given the probabilities u of no trained class, in the same shape."""
+        return np.asarray(1 + self.nearness[1] * u, dtype=np.float32)
 
     @property
     def block_rows(self) -> int:
@@ -232,11 +243,10 @@ class SupervisedMap:
         return None if self.clusters is None else self.clusters.memberships(z)
 
     def _likeness(self, z: Float32, memberships: Float32 | None) -> Float32:
-        """Return F (b, f), given positions z (b, g) and memberships (b, w)."""
-        if not self.n_likeness:
+        """Return F (b, f), given positions z (b, g) and memberships (b, w) in clusterings."""
+        if memberships is None:
             return np.zeros((len(z), 0), dtype=np.float32)
-        compared = np.ascontiguousarray(z) if memberships is None else cluster_powers(memberships)
-        return row_products(compared, self._packed["likeness"])
+        return row_products(cluster_powers(memberships), self._packed["likeness"])
 
     @cached_property
     def _packed(self) -> dict[str, Packed]:
@@ -256,10 +266,12 @@ class SupervisedMap:
 
     @cached_property
     def added_means(self) -> Float32:
-        """Means (c, f + g) of the added labels, in the columns of E: likenesses; or in those of z, if there are no likenesses."""
+        """Means (c, f + g) of items with the added labels: likenesses, or positions if there are no likenesses."""
         means = self.means[self.n_trained :]
         likeness = self._likeness(means, self._memberships(means))
-        return np.hstack([likeness, np.zeros_like(means) if self.n_likeness else means])
+        return np.hstack(
+            [likeness, np.zeros_like(means) if self.n_likeness else means * np.float32(1 + self.stretch)]
+        )
 
     @cached_property
     def added_directions(self) -> Float32:
@@ -284,8 +296,6 @@ class SupervisedMap:
         """Return u (b,); with several labels per row, the probability that the row carries none."""
         if self.multilabel:
             return np.asarray(np.exp(-label_weights(p, multilabel=True).sum(axis=1)))
-        if not self.n_likeness:
-            return np.zeros(len(p), dtype=np.float32)
         of_evidence, of_clusters, shift = self.novelty.astype(np.float64)
         logit = shift + of_evidence * evidence(logits.astype(np.float64))
         if self.clusters is not None and memberships is not None:
@@ -313,7 +323,7 @@ class SupervisedMap:
             cosine=("p", "g"),
             likeness=("w", "f"),
             novelty=(3,),
-            nearness=(1,),
+            nearness=(3,),
             scatter=("g", "g"),
             means=("T", "g"),
         )
@@ -321,7 +331,7 @@ class SupervisedMap:
             raise InputError(f"means of shape {own['means'].shape} do not fit the other arrays")
         spelling = spelling_from(arrays, sizes["L"])
         clusters = clusters_from_arrays(arrays, sizes["g"])
-        compared = sizes["g"] if clusters is None else len(clusters.ratios)
+        compared = 0 if clusters is None else len(clusters.ratios)
         if sizes["w"] != compared:
             raise InputError(f"likenesses are made from {sizes['w']} numbers, expected {compared}")
         return cls(

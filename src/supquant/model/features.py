@@ -17,11 +17,9 @@ from supquant.model.added_classes import mean_positions
 from supquant.model.clusters import Clusters
 from supquant.model.feature_map import SupervisedMap, evidence
 from supquant.model.found_classes import (
-    MAX_LIKENESS,
     N_FOLDS,
     cluster_likeness,
     find_classes,
-    likeness_directions,
     new_share,
     newness_curve,
     novelty_weights,
@@ -61,8 +59,12 @@ EVIDENCE_ROWS = 4096
 FOUND_RIDGE = 1.0
 """Ridge of the metric of positions in which classes are found."""
 
-NEARNESS = 0.1
-"""Weight of the product of positions for a query that is surely new: likenesses say more."""
+NEARNESS = 0.1, 0.0, 0.0
+"""How a vector that is surely new is compared by position if classes were found: the weight of its position as a query, what its
+position is longer by as an item, and what a known item loses. Likenesses say more."""
+
+NEARNESS_ALONE = 0.4, 2.0, 0.1
+"""The same if none were found. Items of known classes shall not come near a query only because it looks new."""
 
 FEATURE_BYTES = 1 << 29
 """The features of all rows are kept if they take at most this number of bytes. Otherwise they are made when they are needed."""
@@ -201,11 +203,9 @@ def learn_features(
                     n_jobs,
                 )
             else:
-                news = _leave_out(
-                    learned, X_known, labels_known, directions, scatter, x, new_classes, rng, n_jobs
-                )
+                news = _leave_out(learned, X_known, labels_known, directions, x, new_classes, rng, n_jobs)
     if news is None:
-        news = _nothing_new(len(scatter))
+        news = _nothing_new()
     metric = learn_metric(directions, x, scatter, news.metric_ridge)
     outputs = None
     # If the classifier learned from all labelled rows, their kernel features need not be computed again.
@@ -222,7 +222,7 @@ def learn_features(
         news.clusters,
         news.likeness,
         news.novelty,
-        nearness=np.array([NEARNESS], dtype=np.float32),
+        nearness=np.array(news.nearness, dtype=np.float32),
         scatter=within_scatter(z, of_sample).astype(np.float32),
         means=mean_positions(z, of_sample),
         multilabel=labels.multilabel,
@@ -257,15 +257,20 @@ class News:
     clusters: Clusters | None
     likeness: Float32  # (w, f)
     novelty: Float32  # (3,)
+    nearness: tuple[float, float, float]
     metric_ridge: float
     of_new: Float32  # (s,)
     newness: Float32 | None = None  # (2, k)
     sameness: Float32 | None = None  # (2, k)
 
 
-def _nothing_new(n_directions: int) -> News:
-    none = np.zeros(0, dtype=np.float32)
-    return News(None, none.reshape(n_directions, 0), np.zeros(3, dtype=np.float32), np.inf, none)
+def _nothing_new() -> News:
+    never = np.array([0, 0, _NEVER], dtype=np.float32)
+    return News(None, _NO_LIKENESS, never, NEARNESS, np.inf, np.zeros(0, dtype=np.float32))
+
+
+_NEVER = -200.0  # a logit whose probability is 0 in float32
+_NO_LIKENESS = np.zeros((0, 0), dtype=np.float32)
 
 
 def _find(
@@ -312,6 +317,7 @@ def _find(
         found.clusters,
         cluster_likeness(found.clusters, z[seen], u),
         np.array([-by_evidence, by_clusters, shift], dtype=np.float32),
+        NEARNESS,
         FOUND_RIDGE,
         np.zeros(0, dtype=np.float32),
         newness_curve(u_held, u, share, found.weights[held]),
@@ -357,7 +363,6 @@ def _leave_out(
     X: Rows,
     labels: Labels,
     directions: Directions,
-    scatter: Float64,
     x: Float32,
     new_classes: float | None,
     rng: np.random.Generator,
@@ -372,11 +377,11 @@ def _leave_out(
     # with few rows, none is held out
     logits = learned.held_logits if len(learned.held_logits) else learned.logits(x)
     centre, spread = spread_of(evidence(logits.astype(np.float64)))
-    z = learn_metric(directions, x, scatter, study.metric_ridge).placed(x)
     return News(
         None,
-        likeness_directions(z, MAX_LIKENESS),
+        _NO_LIKENESS,
         np.array([slope / spread, 0, shift - slope * centre / spread], dtype=np.float32),
+        NEARNESS_ALONE,
         study.metric_ridge,
         expit(slope * study.left_out + shift).astype(np.float32),
     )

@@ -14,7 +14,6 @@ from supquant.arrays import Codes, Flags, Float32
 from supquant.assignment import SEARCH_ROWS
 from supquant.estimators.training_codes import encode_training_rows
 from supquant.model.codec import SupervisedCodec
-from supquant.model.feature_map import SupervisedMap
 from supquant.model.features import FittedRows
 from supquant.model.item_codes import ItemRows
 from supquant.model.words import LABELLED, UNLABELLED, word_purposes
@@ -29,9 +28,14 @@ ENCODED_ROWS = 1 << 16
 FULL_POSITION_CODEBOOKS = 8
 """With at least this number of codebooks, position has its full weight. In a shorter code it has less."""
 
-NEW_EXPECTED, ALL_KNOWN = ((10, 0.5), (1, 0.005)), ((10, 0.005), (1, 0.0005))
-"""Weights of a squared error in meaning and of one in position, for items with labels and for items without: if new classes are
-expected, and if none are."""
+FOUND, NEW_POSSIBLE, ALL_KNOWN = (
+    ((10, 0.5), (1, 0.005)),
+    ((0.4, 0.02), (1, 0.025)),
+    ((10, 0.005), (1, 0.0005)),
+)
+"""Weights of a squared error in meaning and of one in position, for items with labels and for items without: if classes were
+found, if none were but new ones may come, and if none can be new. If none were found, position is what new items mean: its last
+weight is multiplied by the fraction of words that are for position, and rows with labels do not outweigh others."""
 
 MIN_POSITION_WORDS, MAX_POSITION_WORDS = 0.25, 0.8
 """If new classes are expected, a codebook without label words has one free word for each class that it may have to tell apart.
@@ -57,11 +61,10 @@ def blank_codec(
     If the fit starts from a `shorter` code, the weights and the first words are those of the shorter code.
     """
     map_, multilabel = rows.map, rows.labels.multilabel
-    words = word_purposes(
-        map_.spelling, n_codebooks, n_codewords, _position_share(map_, n_codewords), multilabel=multilabel
-    )
+    share = _position_share(rows, n_codewords)
+    words = word_purposes(map_.spelling, n_codebooks, n_codewords, share, multilabel=multilabel)
     if shorter is None:
-        weights = np.array(NEW_EXPECTED if map_.n_likeness else ALL_KNOWN, dtype=np.float32)
+        weights = _error_weights(rows, share)
         weights[:, 1] *= min(1.0, max(0.25, n_codebooks - 1) / (FULL_POSITION_CODEBOOKS - 1)) ** 2
     else:
         weights = shorter.weights
@@ -78,12 +81,23 @@ def blank_codec(
     )
 
 
-def _position_share(map_: SupervisedMap, n_codewords: int) -> float:
+def _error_weights(rows: FittedRows, position_share: float) -> Float32:
+    """Return the weights of errors in meaning and in position (N_KINDS, 2), given the fraction of words for position."""
+    if rows.map.clusters is not None:
+        return np.array(FOUND, dtype=np.float32)
+    if not len(rows.novelty_of_new):
+        return np.array(ALL_KNOWN, dtype=np.float32)
+    weights = np.array(NEW_POSSIBLE, dtype=np.float32)
+    weights[UNLABELLED, 1] *= position_share
+    return weights
+
+
+def _position_share(rows: FittedRows, n_codewords: int) -> float:
     """Return the fraction of a codebook without label words that is reserved for position."""
-    if not map_.n_likeness:
+    clusters = rows.map.clusters
+    if clusters is None and not len(rows.novelty_of_new):
         return FEW_POSITION_WORDS
-    clusters = map_.clusters
-    n_classes = map_.n_labels if clusters is None else len(clusters.ratios) / len(clusters.ends)
+    n_classes = rows.map.n_labels if clusters is None else len(clusters.ratios) / len(clusters.ends)
     return min(max(1 - n_classes / n_codewords, MIN_POSITION_WORDS), MAX_POSITION_WORDS)
 
 

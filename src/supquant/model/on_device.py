@@ -77,7 +77,7 @@ class DeviceEncoder:
 
     @cached_property
     def _meaning(self) -> Any:
-        return device.cuda().Meaning(self._map.parts)
+        return device.cuda().Meaning(self._map.parts, self._map.stretch)
 
     @cached_property
     def _unlabelled(self) -> _DeviceSearch:

@@ -8,11 +8,13 @@
               probability that the item is of a known class. If labels are few, each has a column; of many labels each has
               several words (`model/spelling.py`)
     E   (f,)  0 if the labels are known, else ``u F``: the probability of no known class, times the likeness of the vector
-    z   (g,)  the position of the vector; the same with and without labels
+    z   (g,)  the position of the vector, times ``1 + lambda u`` if the label is not known
 
-A query is ``[(1 - u) s | u F | nearness u z + cosine_weight c]``: known classes are compared by labels, others by likeness and
-position, and items whose labels score alike are ordered by cosine. Labels that are added after the fit have no columns; they are
-directions in E, or in z if there is no E. See `docs/design/model.md`.
+A query is ``[(1 - u) s - mu u | u F | kappa u z + cosine_weight c]``: known classes are compared by labels, others by likeness
+and position, and items whose labels score alike are ordered by cosine. There are likenesses if classes were found among rows
+without labels. Otherwise items that look new have longer positions, and known items lose mu u, so that new items come first for
+queries that look new. Labels that are added after the fit have no columns; they are directions in E, or in z if there is no E.
+`docs/design/model.md` says why.
 """
 
 from __future__ import annotations
@@ -34,6 +36,10 @@ from supquant.model.spelling import MIN_PROBABILITY, MIN_PROBABILITY_ALL_LABELLE
 COSINE_WEIGHT, COSINE_WEIGHT_ALL_LABELLED = 0.05, 0.01
 """Weights of the cosine. It orders items whose labels score alike, and unlabelled items of new classes that look like known
 ones. If the labels of all items are known, it only breaks ties."""
+
+NEIGHBOUR_LEVEL = 0.3
+"""The cosine of a typical neighbour over that of the query itself, both less the constant: items that look new have longer
+positions, and a position query takes off what neighbours gain by it."""
 
 ADDED_LABEL_WEIGHT = 2.0
 """Score of an item at the mean of a label that was added after the fit, for a query that surely has this label."""
@@ -75,9 +81,16 @@ class FeatureParts:
         return np.asarray(self.u + (1 - self.u) * self.added.sum(axis=1, keepdims=True))
 
 
-def position_queries(features: FeatureParts) -> Float32:
+def position_queries(features: FeatureParts, feature_map: SupervisedMap) -> Float32:
     """Return the vectors v (b, D) of queries that rank items by position alone."""
-    return np.pad(features.c, ((0, 0), (features.n_spelled + features.likeness.shape[1], 0)))
+    level = np.einsum("ij,ij->i", features.c, features.z)[:, None] * np.float32(_neighbour_level(feature_map))
+    widths = (len(level), features.n_spelled), features.likeness.shape
+    return np.hstack([np.broadcast_to(level, widths[0]), np.zeros(widths[1]), features.c], dtype=np.float32)
+
+
+def _neighbour_level(feature_map: SupervisedMap) -> float:
+    """Return what a neighbour gains by looking new, over the product of the query with itself."""
+    return NEIGHBOUR_LEVEL * feature_map.stretch
 
 
 def label_queries(
@@ -102,13 +115,13 @@ def label_queries(
         else spelling.weights(s, least_probability(all_labelled))
     )
     untrained = features.untrained
-    near = feature_map.nearness * untrained * features.z
+    near = feature_map.nearness[0] * untrained * features.z
     near += np.float32(cosine_weight(all_labelled)) * features.c
     others = np.hstack([untrained * features.likeness, near], dtype=np.float32)
     if added_columns is not None:
         likely = np.float32(ADDED_LABEL_WEIGHT) * (1 - u) * features.added
         others += row_products(likely, added_columns)
-    return np.hstack([(1 - u) * weights, others], dtype=np.float32)
+    return np.hstack([(1 - u) * weights - feature_map.nearness[2] * untrained, others], dtype=np.float32)
 
 
 def least_probability(all_labelled: bool) -> float:
@@ -132,6 +145,8 @@ def query_rule(feature_map: SupervisedMap, ranking: str, *, all_labelled: bool) 
         multilabel=feature_map.multilabel,
         least=least_probability(all_labelled),
         position=float(feature_map.nearness[0]),
+        apart=float(feature_map.nearness[2]),
+        level=_neighbour_level(feature_map),
         cosine=cosine_weight(all_labelled),
     )
 
@@ -151,13 +166,16 @@ def item_vectors(
     r, f = features.n_spelled, features.likeness.shape[1]
     items = np.zeros((len(features.s), r + f + feature_map.n_position), dtype=np.float32)
     meaning, likeness, place = np.split(items, [r, r + f], axis=1)
-    place[:] = features.z
     known = np.zeros(len(items), dtype=bool) if labels is None else ~np.isnan(labels[:, 0])
-    if not known.all():
+    if known.all():
+        place[:] = features.z
+    else:
         np.multiply(1 - features.u, features.trained, out=meaning)
         np.multiply(features.untrained, features.likeness, out=likeness)
+        np.multiply(feature_map.stretched(features.untrained), features.z, out=place)
     if labels is None:
         return items
+    np.copyto(place, features.z, where=known[:, None])
     np.copyto(meaning, labels[:, :r], where=known[:, None], casting="same_kind")
     likeness[known] = 0
     # An item with an added label is of none that was trained. It is moved along the mean of its label, until its product with the
@@ -165,9 +183,18 @@ def item_vectors(
     rows, added = np.nonzero(labels[:, r:] == 1)
     if len(rows):
         likeness[rows] = features.likeness[rows]
+        place[rows] *= np.float32(1 + feature_map.stretch)
         lacking = 1 - np.einsum("ij,ij->i", items[rows, r:], feature_map.added_directions[added])
         items[rows, r:] += lacking[:, None] * feature_map.added_means[added]
     return items
+
+
+def item_positions(t: Float32, feature_map: SupervisedMap) -> Float32:
+    """Return the positions z (b, g) of items, given their vectors t (b, D) or what codes say of them."""
+    meaning, _, place = np.split(
+        t, [feature_map.spelling.n_columns, t.shape[1] - feature_map.n_position], axis=1
+    )
+    return np.asarray(place / feature_map.stretched(item_novelty(meaning, feature_map)), dtype=np.float32)
 
 
 def item_novelty(meaning: Float32, feature_map: SupervisedMap) -> Float32:

@@ -11,7 +11,7 @@ from supquant.arrays import Codes, Float32
 from supquant.inputs.labels import Labels
 from supquant.model.added_classes import divided
 from supquant.model.codec import SupervisedCodec
-from supquant.model.vectors import item_novelty
+from supquant.model.vectors import item_novelty, item_positions
 from supquant.parallel import row_blocks
 
 __all__ = ["Shares", "class_shares", "explain", "look_like"]
@@ -65,8 +65,7 @@ def class_shares(codec: Any, decoded: Float32) -> Shares | None:
     shares = (shares / np.maximum(shares.sum(axis=1, keepdims=True), 1)).astype(np.float32)
     if codec.map.n_labels == L:
         return Shares(shares, u[:, 0])
-    place = np.ascontiguousarray(decoded[:, r + codec.map.n_likeness :])
-    return Shares(*divided(shares, u[:, 0], place, codec.map._by_place, L))
+    return Shares(*divided(shares, u[:, 0], item_positions(decoded, codec.map), codec.map._by_place, L))
 
 
 def look_like(codec: Any, codes: Codes) -> NDArray[np.int64] | None:

@@ -26,9 +26,11 @@ class Meaning:
     ----------
     parts : MeaningParts
         Those of compiled code.
+    stretch : float, default=0
+        How much longer the position of an item is that is surely new.
     """
 
-    def __init__(self, parts: MeaningParts) -> None:
+    def __init__(self, parts: MeaningParts, stretch: float = 0.0) -> None:
         anchors, weights, metric, _, likeness, centres = (each.rows() for each in parts.matrices)
         self._anchors = Matrix(anchors) if parts.has_kernel else None
         self._weights, self._metric, self._likeness = Matrix(weights), Matrix(metric), Matrix(likeness)
@@ -38,6 +40,7 @@ class Meaning:
         self._shifts, self._mean = cp.asarray(parts.shifts), cp.asarray(parts.mean)
         self._ratios, self._ends = cp.asarray(parts.cluster_ratios), cp.asarray(parts.cluster_ends)
         self._several = np.int32(parts.multilabel)
+        self._stretch = np.float32(stretch)
         self._novelty = parts.novelty.astype(np.float64)  # weights of evidence and of ratios, and a shift
         L, t = parts.words.shape
         # labels[starts[c] : starts[c + 1]] have a word whose column is c, in ascending order
@@ -71,7 +74,7 @@ class Meaning:
         p, evidence = cp.empty_like(logits), cp.empty(len(x), dtype=cp.float64)
         arguments = logits, self._shifts, p, evidence, np.int32(self.L), self._several
         kernel("features", "probabilities")((len(x),), (_ROW_THREADS,), arguments)
-        compared, ratio = place, None
+        likeness, ratio = None, None
         if self._centres is not None:
             turned, _ = unit_rows(place)
             compared = self._centres.products(turned)
@@ -81,7 +84,7 @@ class Meaning:
             kernel("features", "memberships")(
                 (len(x),), (_ROW_THREADS,), (compared, self._ends, self._ratios, ratio, *sizes)
             )
-        likeness = self._likeness.products(compared) if self.f else None
+            likeness = self._likeness.products(compared)
         return self._targets(place, scale, p, evidence, ratio, likeness)
 
     def _targets(
@@ -106,6 +109,7 @@ class Meaning:
             shift,
             of_evidence,
             of_ratio,
+            self._stretch,
             scale,
             targets,
             *sizes,

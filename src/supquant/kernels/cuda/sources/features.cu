@@ -133,14 +133,14 @@ extern "C" __global__ void memberships(float* values, const long long* ends, con
     if (threadIdx.x == 0) ratio[row] = total;
 }
 
-// Targets (n, r + f + g) of a search for codes: (1 - u) s, u F and z, times the roots of weights `scale` (r + f + g,).
+// Targets (n, r + f + g) of a search for codes: (1 - u) s, u F and (1 + stretch u) z, times the roots of weights `scale` (r + f + g,).
 //
 // s is the mean of the vectors of labels, weighted by p (n, L): column c has the labels labels[starts[c]] up to
 // labels[starts[c + 1]], each with the factor `share`. u is the probability of no known class, from evidence (n,) and
 // ratios (n,). A null p leaves out all but z.
 extern "C" __global__ void item_targets(const float* p, const double* evidence, const double* ratio,
                                         const float* likeness, const float* place, const int* starts, const int* labels,
-                                        float share, double shift, double of_evidence, double of_ratio,
+                                        float share, double shift, double of_evidence, double of_ratio, float stretch,
                                         const float* scale, float* targets, int L, int r, int f, int g, int several) {
     const long long row = blockIdx.x;
     float* to = targets + row * (r + f + g);
@@ -148,13 +148,13 @@ extern "C" __global__ void item_targets(const float* p, const double* evidence, 
     if (p) {
         if (several)
             u = float(exp(evidence[row]));
-        else if (f)
+        else
             u = float(sigmoid(shift + of_evidence * evidence[row] + of_ratio * (ratio ? ratio[row] : 0.0)));
     }
     for (int j = threadIdx.x; j < r + f + g; j += blockDim.x) {
         float value = 0;
         if (j >= r + f) {
-            value = place[row * g + j - r - f];
+            value = place[row * g + j - r - f] * (1 + stretch * u);
         } else if (p && j < r) {
             float s = 0;
             if (share == 1)
