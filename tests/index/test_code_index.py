@@ -15,6 +15,7 @@ from supquant import (
     kernels,
 )
 from supquant.index import snapshot as snapshot_module
+from supquant.index.segments import Segment
 
 
 @pytest.fixture(scope="module")
@@ -197,6 +198,34 @@ def test_an_index_holds_a_limited_number_of_rows(index, codes, monkeypatch):
         index.add_codes(codes)
     assert len(index.update_codes(range(60), codes[:60])) == 100
     assert len(index.add_codes(codes[:50])) == 150
+
+
+def test_too_many_rows_are_refused_before_they_are_encoded(tied_codec):
+    class Many:
+        """Vectors of which nobody may read one."""
+
+        shape = (2**32 - 63, tied_codec.n_inputs)
+        ndim = 2
+        dtype = np.dtype(np.float32)
+
+        def __len__(self):
+            return self.shape[0]
+
+    with pytest.raises(InputError, match="at most 4294967232 rows, got 4294967233 in addition to 0"):
+        CodeIndex(tied_codec).add(Many())
+
+
+def test_rows_beyond_two_billion_are_found():
+    n = 2**31 + 100
+    blocks = np.zeros((-(-n // 64), 1, 64), dtype=np.uint8)  # the system keeps only what is written
+    rows = [7, 2**31 - 1, 2**31, n - 1]
+    for row in rows:
+        blocks[row // 64, 0, row % 64] = 1
+    index = CodeIndex(AdditiveCodec(np.array([[[0.0], [1.0]]], dtype=np.float32)))
+    snapshot = index._snapshot.with_rows(Segment(blocks, n), None)
+    index._content = index._content._replace(snapshot=snapshot)
+    assert index.search(np.ones((1, 1), dtype=np.float32), 4)[1].tolist() == [rows]
+    assert index.codes(rows).ravel().tolist() == [1] * 4
 
 
 @everywhere

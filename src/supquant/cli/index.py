@@ -107,6 +107,7 @@ def make_index(
     source = open_items(items, vectors, labels, ids, metadata)
     names, kept = _ids_for(index, source), source.metadata
     index._check_new(names)
+    index._check_room(len(source))
     row_bytes = codec.n_codebooks + bytes_of_vectors(codec, index.vectors, source.labels is not None)
     check_space(output, len(source) * row_bytes + (0 if kept is None else kept.nbytes))
     new_items = _EncodedItems(index, source, unknown_labels, jobs)
@@ -213,6 +214,7 @@ def add(
         raise InputError("--replace needs ids: name their column with --ids")
     if not replace:
         index._check_new(names)
+        index._check_room(len(source))
     new_items = _EncodedItems(index, source, unknown_labels, jobs)
     change: Change = "upsert" if replace else "add"
     index = change_saved(folder, lambda saved: new_items.put(change, saved, names, kept), index.codec)

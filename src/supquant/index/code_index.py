@@ -329,6 +329,9 @@ class CodeIndex(LocalIndex):
         elif ids is not None:
             (self._snapshot.locate if change == "update" else self._snapshot.find)(ids)
 
+    def _check_room(self, n: int) -> None:
+        self._snapshot.check_room(n)
+
     def _change_rows(
         self,
         change: Change,

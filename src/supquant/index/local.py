@@ -212,6 +212,8 @@ class LocalIndex(SearchableIndex):
             metadata = X.metadata if metadata is None else metadata
         read = _read_distinct(change, ids)
         self._check_change(change, read)  # before the long work of encoding
+        if change == "add" and hasattr(X, "__len__"):
+            self._check_room(len(X))
         while True:
             before = self.codec
             labels = read_item_labels(before, X, y, unknown_labels)
@@ -219,6 +221,9 @@ class LocalIndex(SearchableIndex):
             codes = labels.coded(X, n_jobs, by_blocks=by_blocks, kind=self.vectors)
             if self._put(change, read, codes, metadata, CodecStep(before, labels.codec), **place):
                 return self  # otherwise another thread has extended the codec meanwhile
+
+    def _check_room(self, n: int) -> None:
+        """Check that the index can have n more rows. Shards check when they get theirs."""
 
     def _check_new(self, ids: ArrayLike | None = None) -> None:
         """Check that rows with these ids can be added, before the work of encoding them.

@@ -29,8 +29,8 @@ __all__ = ["MAX_ROWS", "IdKind", "Origin", "Snapshot", "Source"]
 
 IdKind = Literal["automatic", "int64", "str"]
 
-MAX_ROWS = 2**32 - 1
-"""The greatest number of rows of an index. Row numbers have 32 bits."""
+MAX_ROWS = 2**32 - 64
+"""The greatest number of rows of an index. Row numbers have 32 bits, and so has the end of the last block of 64 rows."""
 
 _KIND_NAMES = {"automatic": "numbers", "int64": "integers", "str": "strings"}
 """What errors call each kind of ids."""
@@ -185,6 +185,11 @@ class Snapshot:
             raise InputError(f"these ids are not in the index: {name_some(ids.take(missing))}")
         return positions
 
+    def check_room(self, n: int) -> None:
+        """Raise an `InputError` if the index would have more than `MAX_ROWS` rows with n more. Removed rows count, too."""
+        if (there := self.first_positions[-1]) + n > MAX_ROWS:
+            raise InputError(f"an index holds at most {MAX_ROWS} rows, got {n} in addition to {there}")
+
     def check_new(self, ids: Ids | None) -> IdKind:
         """Check that rows with these ids can be added.
 
@@ -310,10 +315,7 @@ class Snapshot:
         columns : Columns, default=None
             Other columns of the rows.
         """
-        if self.first_positions[-1] + segment.n_rows > MAX_ROWS:
-            raise InputError(
-                f"an index holds at most {MAX_ROWS} rows, got {segment.n_rows} in addition to {self.first_positions[-1]}"
-            )
+        self.check_room(segment.n_rows)
         kind = self.check_new(ids)
         next_number = self.next_number
         if ids is None:
