@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Iterator, Mapping
 from importlib import import_module
@@ -27,7 +28,7 @@ class RayWorkers(Workers):
     """Actors of a Ray cluster that run tasks.
 
     If Ray is not connected, it is connected to the cluster that ``RAY_ADDRESS`` names, or started on this machine, without its
-    dashboard.
+    dashboard and for this machine alone. If a program has imported Ray before, Ray listens to all addresses.
 
     Parameters
     ----------
@@ -140,10 +141,15 @@ def _in_one_line(error: BaseException) -> str:
 
 
 def _connected_ray() -> Any:
+    """Return Ray, connected to the cluster that ``RAY_ADDRESS`` names, or to one that it starts here, for this machine alone."""
+    is_own = not os.environ.get("RAY_ADDRESS")
+    if is_own:  # Ray reads it when it is imported, and then listens to 127.0.0.1 and to no other address
+        os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
     try:
         ray = import_module("ray")
     except ModuleNotFoundError:
         raise InputError("pip install 'supquant[ray]' brings Ray, which is needed to use a cluster") from None
     if not ray.is_initialized():
-        ray.init(include_dashboard=False, log_to_driver=False, logging_level=logging.WARNING)
+        own: dict[str, Any] = {"address": "local", "include_dashboard": False} if is_own else {}
+        ray.init(**own, log_to_driver=False, logging_level=logging.WARNING)
     return ray
