@@ -1,12 +1,15 @@
 """Folders behind symbolic links, files that only their user may read, and clocks that go back."""
 
 import os
+import re
 import stat
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+import supquant
 from supquant import CodeIndex, SaveConflictError
 from supquant.index import manifest
 
@@ -60,3 +63,22 @@ def test_a_clock_that_goes_back_loses_no_change(index, tmp_path, monkeypatch):
     assert len(other.reload(discard=True)) == 8
     other.remove([2]).save(tmp_path / "index")
     assert len(index.reload()) == 7
+
+
+def test_a_manifest_behind_a_link_stays_a_link(index, tmp_path):
+    index.save(tmp_path / "index")
+    (tmp_path / "index" / "manifest.json").rename(tmp_path / "manifest.json")
+    (tmp_path / "index" / "manifest.json").symlink_to("../manifest.json")
+    CodeIndex.load(tmp_path / "index").remove([1]).save(tmp_path / "index")
+    assert (tmp_path / "index" / "manifest.json").is_symlink()
+    assert len(CodeIndex.load(tmp_path / "index")) == 8
+
+
+def test_only_the_record_of_a_save_asks_for_the_time_of_day():
+    source = Path(supquant.__file__).parent
+    asking = {
+        path.relative_to(source).as_posix()
+        for path in source.rglob("*.py")
+        if re.search(r"time\.time\(|time_ns\(\)|\.now\(|\.today\(|utcnow", path.read_text(encoding="utf-8"))
+    }
+    assert asking == {"index/manifest.py"}

@@ -473,7 +473,11 @@ def test_a_token_file_that_others_can_change_is_refused(tmp_path, caplog):
         path.chmod(mode)
         assert read_tokens(path) == Tokens(READ)
         assert ("may read the tokens" in caplog.text) == warned
+    link = tmp_path / "link"  # as a secret of a container is: what counts is the file behind it
+    link.symlink_to("tokens")
+    assert read_tokens(link) == Tokens(READ)
     path.chmod(0o646)
-    with pytest.raises(InputError, match="may write to"):
-        read_tokens(path)
+    for name in (path, link):
+        with pytest.raises(InputError, match="may write to"):
+            read_tokens(name)
     assert READ not in caplog.text

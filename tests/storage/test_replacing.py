@@ -2,6 +2,7 @@
 
 import errno
 import fcntl
+import json
 import os
 import stat
 import subprocess
@@ -220,3 +221,19 @@ def test_saving_through_a_link_keeps_the_link(saved):
     pack_arrays("model", {}, {"replaced": True}).write(link)
     assert link.is_symlink()
     assert load_arrays(saved, "model") == ({}, {"replaced": True})
+
+
+def test_json_behind_a_link_is_replaced_and_the_link_stays(tmp_path):
+    (tmp_path / "real.json").write_text("{}")
+    (tmp_path / "link.json").symlink_to("real.json")
+    write_json(tmp_path / "link.json", {"map": 0.5})
+    assert (tmp_path / "link.json").is_symlink()
+    assert json.loads((tmp_path / "real.json").read_text()) == {"map": 0.5}
+    with pytest.raises(ZeroDivisionError):
+        write_json(tmp_path / "link.json", {"map": Unwritable()})
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link.json", "real.json"]
+
+
+class Unwritable:
+    def __str__(self):
+        raise ZeroDivisionError

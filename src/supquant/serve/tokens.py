@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 import logging
+import os
 import stat
 from dataclasses import dataclass
 from pathlib import Path
@@ -89,13 +90,15 @@ def read_tokens(path: Path) -> Tokens:
     InputError
         If the file has other lines, or no token for reading, or if every user of the machine may write to it.
     """
-    mode = path.stat().st_mode
+    with path.open(encoding="utf-8") as file:  # opened once: what is checked is what is read
+        mode = os.fstat(file.fileno()).st_mode
+        lines = file.read().splitlines()
     if mode & stat.S_IWOTH:
         raise InputError(f"every user of this machine may write to {path}: run `chmod o-rw` on it first")
     if mode & stat.S_IROTH:  # as a secret of a container is, where there are no other users
         _log.warning("every user of this machine may read the tokens in %s: `chmod o-r` changes that", path)
     found: dict[str, str] = {}
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+    for number, line in enumerate(lines, start=1):
         if not line.strip() or line.startswith("#"):
             continue
         name, colon, token = line.partition(":")

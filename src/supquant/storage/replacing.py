@@ -143,10 +143,7 @@ def write_json(path: Path, content: Any) -> None:
     ...     (Path(folder) / "cell.json").read_text()
     '{\n  "map": 0.5\n}\n'
     """
-    replaceable(path)
-    partial = path.with_name(f".{path.name}.partial")
-    partial.write_text(json.dumps(content, indent=2, default=str) + "\n")
-    partial.replace(path)
+    write_file_atomically(path, json.dumps(content, indent=2, default=str).encode() + b"\n")
 
 
 def _open_temporary(target: Path) -> BinaryIO:
