@@ -234,11 +234,18 @@ def lost(folder: Path) -> str:
 
 
 def on_gpu(folder: Path) -> str:
-    """Return what a GPU does in place of one core, and of torch."""
+    """Return what a GPU does in place of all cores, of one core, and of torch."""
     record = _record(folder, "gpu")
     encoding, searching, copied = record["encoding"], record["searching"], record["copy_bytes_per_second"]
     core = encoding["one_core_rows_per_second"]
-    rows = []
+    rows = [
+        [
+            f"fit {fit['rows']:,} rows of {NAMES[fit['dataset']]} to {fit['bytes']} bytes",
+            f"{fit['gpu_seconds']:.1f} s, MAP {_short(fit['map_gpu'], 4)}",
+            f"{fit['times_as_fast']:.1f} times {fit['cores']} cores: {fit['cpu_seconds']:.1f} s, MAP {_short(fit['map_cpu'], 4)}",
+        ]
+        for fit in record.get("fitting", ())  # records of before there were fits
+    ]
     for case, name in (
         ("rows in the memory of the GPU", "gpu_memory"),
         ("float16 rows in the memory of the CPU", "host_float16"),

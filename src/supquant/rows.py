@@ -56,12 +56,15 @@ class Rows(ABC):
         The type of the numbers as they are stored.
     checked : bool
         Whether `check_training_rows` has seen the values.
+    here : bool
+        Whether the rows are in an array of this process.
     """
 
     shape: tuple[int, int]
     dtype: Any
     ndim = 2
     checked = False
+    here = False
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -150,6 +153,8 @@ def rows_of(X: NDArray[Any] | Rows) -> Rows:
 class ArrayRows(Rows):
     """The rows of an array (n, p) of any real dtype, which may be memory-mapped."""
 
+    here = True
+
     def __init__(self, X: NDArray[Any]) -> None:
         self._X = X
         n, p = X.shape
@@ -231,6 +236,7 @@ class CentredRows(Rows):
     def __init__(self, rows: Rows, centre: Float64) -> None:
         self._rows, self._centre = rows, centre
         self.shape, self.dtype, self.checked = rows.shape, centre.dtype, rows.checked
+        self.here = rows.here
 
     def __getitem__(self, rows: Any) -> Array:
         return self._rows[rows] - self._centre

@@ -418,7 +418,7 @@ def test_encode_by_workers_writes_a_file_for_each_file_and_resumes(run, model, f
 
 
 @pytest.mark.parametrize(
-    "command", [["encode", "m", "x"], ["search", "i", "q"], ["index", "m", "x"], ["serve", "i"]]
+    "command", [["fit", "x"], ["encode", "m", "x"], ["search", "i", "q"], ["index", "m", "x"], ["serve", "i"]]
 )
 def test_a_gpu_that_is_not_there_is_one_line(run, monkeypatch, command):
     reason = "there is no GPU that CUDA can use here"

@@ -14,12 +14,13 @@ PAGE = Path(__file__).parents[2] / "docs/gpu.md"
 
 def test_python_of_the_page(models):
     torch = pytest.importorskip("torch")
-    X, _ = draw_classes(10, 3000, 24)
+    X, y = draw_classes(10, 3000, 24)
     model = models["default"]
     names = {
         "model": model,
         "embeddings": torch.from_numpy(X).cuda(),
         "vectors": X,
+        "labels": y,
         "queries": torch.from_numpy(X[:5]).cuda(),
     }
     for block in re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL):

@@ -11,6 +11,7 @@ from supquant.cli.console import err, print_line, progress_bars
 from supquant.cli.ending import INTERRUPTED, announce_end, keeping_result
 from supquant.cli.files import check_output
 from supquant.cli.options import (
+    Device,
     Ids,
     Items,
     Jobs,
@@ -18,6 +19,7 @@ from supquant.cli.options import (
     Parameters,
     Vectors,
     check_ids,
+    choose_device,
     open_items,
     read_parameters,
 )
@@ -52,6 +54,7 @@ def fit(
     ] = False,
     seed: Annotated[int, typer.Option(help="The same seed gives the same codes.")] = 0,
     jobs: Jobs = None,
+    device: Device = "cpu",
     anchors: Annotated[
         int | None,
         typer.Option(help="Number of anchors of the kernel features, or 0.", rich_help_panel=PUBLISHED),
@@ -75,6 +78,7 @@ def fit(
     ] = None,
 ) -> None:
     """Learn codes from labelled vectors and write a model file. Ctrl-C saves the best model so far."""
+    choose_device(device)
     check_output(output)
     print_line(f"Reading {items} ...", err)
     source = open_items(items, vectors, labels or True, ids)

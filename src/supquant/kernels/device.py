@@ -1,6 +1,6 @@
 """Where work is done: on the CPU, or on a GPU of NVIDIA that this process can use.
 
-    use_device("cuda") -> scans, and items that are encoded, go to kernels/cuda/
+    use_device("cuda") -> scans, items that are encoded, and the heavy parts of fits go to kernels/cuda/
     arrays on a GPU    -> items are encoded there, whatever was chosen
 
 CuPy is imported when a GPU is first asked for.
@@ -16,7 +16,7 @@ from typing import Literal, get_args
 from supquant.errors import DeviceError, InputError
 from supquant.system import at_fork
 
-__all__ = ["Device", "cuda", "device_name", "use_device", "why_no_gpu"]
+__all__ = ["Device", "chosen_gpu", "cuda", "device_name", "use_device", "why_no_gpu"]
 
 Device = Literal["cpu", "cuda", "auto"]
 """The CPU, a GPU, or a GPU where there is one and else the CPU."""
@@ -26,7 +26,7 @@ _lost = False  # whether this process was forked from one that had imported CuPy
 
 
 class use_device:  # noqa: N801  # it is called like a function
-    """Choose where scans are made and items are encoded, for the whole process.
+    """Choose where models are fitted, items are encoded and scans are made, for the whole process.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ class use_device:  # noqa: N801  # it is called like a function
     --------
     >>> from supquant import use_device
     >>> with use_device("cpu"):
-    ...     pass  # searches, and items that are encoded, take the CPU here
+    ...     pass  # fits, searches, and items that are encoded, take the CPU here
     """
 
     def __init__(self, device: Device) -> None:
@@ -92,6 +92,17 @@ def cuda() -> ModuleType:
     from supquant.kernels import cuda as kernels  # noqa: PLC0415  # needs CuPy, an extra
 
     return kernels
+
+
+def chosen_gpu() -> ModuleType | None:
+    """Return the kernels of the GPU if `use_device` has chosen it, and None if work is done on the CPU.
+
+    Examples
+    --------
+    >>> chosen_gpu() is None
+    True
+    """
+    return cuda() if _chosen == "cuda" else None
 
 
 @lru_cache(maxsize=1)

@@ -290,10 +290,14 @@ class SupervisedCodec(CodebookCodec):
         """Return whether labels (b,) are known, and none was added after the fit."""
         return bool(((own >= 0) & (own < self.map.n_trained)).all())
 
-    def encode_vectors(self, items: Float32, known: NDArray[np.bool_]) -> Codes:
-        """Return the codes (n, M) of item vectors t (n, D), searched on one thread; `known` (n,) says whose labels are known."""
+    def encode_vectors(self, items: Float32, known: NDArray[np.bool_], *, on_gpu: bool = False) -> Codes:
+        """Return the codes (n, M) of item vectors t (n, D), searched on one thread; `known` (n,) says whose labels are known.
+
+        With `on_gpu`, the search is on the GPU.
+        """
         codes = np.empty((len(items), self.n_codebooks), dtype=np.uint8)
-        for search, rows in zip(self._searches, (known, ~known), strict=True):
+        searches = self._on_device.searches if on_gpu else self._searches
+        for search, rows in zip(searches, (known, ~known), strict=True):
             if rows.all():
                 return search.search(items)
             if rows.any():

@@ -11,6 +11,7 @@ from scipy.special import expit
 from supquant.arrays import Flags, Float32, Float64
 from supquant.codec.gaussian_map import map_rows
 from supquant.estimators.calibration import fit_curve
+from supquant.inputs.gpu_arrays import copy_to_host
 from supquant.inputs.labels import Labels
 from supquant.inputs.validation import as_float32
 from supquant.model.added_classes import mean_positions
@@ -441,7 +442,7 @@ def _rows_where(X: Rows, chosen: Flags) -> Rows:
 def _outputs(rows: KernelRows, weights: Float32) -> Float32:
     """Return the logits (n, L) of all rows by weights (d + 1, L), in the order of row numbers."""
     with single_blas():
-        found = rows.logits(weights.astype(np.float64))
+        found = copy_to_host(rows.logits(weights.astype(np.float64)))
     outputs = np.empty_like(found)
     outputs[np.concatenate(rows.blocks)] = found
     return outputs

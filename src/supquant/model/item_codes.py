@@ -16,8 +16,9 @@ from scipy.linalg import cho_factor, cho_solve
 
 from supquant import kernels
 from supquant.arrays import Codes, Float32, Float64
-from supquant.assignment import ItemSearch
 from supquant.estimators.course import NamedStep, Record
+from supquant.kernels.fitting import gpu_for, gpu_solution, nearest_centres
+from supquant.model.on_device import AnySearch, on_gpu
 from supquant.model.words import (
     FREE_WORD,
     KNOWN_WORD,
@@ -25,7 +26,6 @@ from supquant.model.words import (
     LABELLED,
     POSITION_WORD,
     UNLABELLED,
-    LabelSearch,
     allowed_words,
     item_search,
 )
@@ -276,6 +276,8 @@ def _nearest(
     sizes = np.stack([squares[:, :n_first].sum(axis=1), squares[:, n_first:].sum(axis=1)])  # (2, K)
     found = np.empty(len(scaled), dtype=np.intp)
     pull = -2 * centres.T
+    if (gpu := gpu_for(len(scaled) * pull.size)) is not None:
+        return nearest_centres(gpu, scaled, weights, sizes, pull)
 
     def search(block: tuple[int, int]) -> None:
         rows = slice(*block)
@@ -293,7 +295,7 @@ def _assign(
     found = np.empty((len(rows.vectors), len(codebooks)), dtype=np.uint8)
     for part, weights in rows.parts:
         kind = int(rows.kinds[part.start])
-        search = item_search(
+        on_cpu = item_search(
             codebooks,
             words,
             rows.n_columns,
@@ -304,9 +306,11 @@ def _assign(
             beam=LEARNING_BEAM,
             quick=True,
         )
+        gpu = gpu_for((part.stop - part.start) * codebooks.size)
+        chosen_search = on_cpu if gpu is None else on_gpu(on_cpu)
 
         def assign(
-            block: tuple[int, int], start: int = part.start, search: ItemSearch | LabelSearch = search
+            block: tuple[int, int], start: int = part.start, search: AnySearch = chosen_search
         ) -> None:
             chosen = slice(start + block[0], start + block[1])
             found[chosen] = search.search(rows.vectors[chosen], None if codes is None else codes[chosen])
@@ -352,6 +356,10 @@ def _gram(codes: Codes, n_codewords: int, masses: Float64, n_jobs: int) -> Float
 
 def _solution(gram: Float64, right: Float64) -> Float64:
     """Solve least squares. The shrinkage keeps the condition of the matrix (k, k) low enough for a float32 factor."""
+    if (gpu := gpu_for(len(gram) ** 3)) is not None and (
+        solved := gpu_solution(gpu, gram, right)
+    ) is not None:
+        return solved
     factor = cho_factor(gram.astype(np.float32), lower=True, check_finite=False)
     return np.asarray(cho_solve(factor, right.astype(np.float32), check_finite=False), dtype=np.float64)
 

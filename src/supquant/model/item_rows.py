@@ -13,6 +13,7 @@ import numpy as np
 from supquant.arrays import Codes, Flags, Float32
 from supquant.assignment import SEARCH_ROWS
 from supquant.estimators.training_codes import encode_training_rows
+from supquant.kernels.fitting import gpu_for
 from supquant.model.codec import SupervisedCodec
 from supquant.model.features import FittedRows
 from supquant.model.item_codes import ItemRows
@@ -24,6 +25,9 @@ CODEBOOK_ROWS = 1 << 15
 
 ENCODED_ROWS = 1 << 16
 """Number of rows whose item vectors are made at a time."""
+
+GPU_ROWS = 1 << 13
+"""Number of rows whose codes are searched at a time, if a GPU does it."""
 
 FULL_POSITION_CODEBOOKS = 8
 """With at least this number of codebooks, position has its full weight. In a shorter code it has less."""
@@ -160,8 +164,12 @@ def encode_rows(rows: FittedRows, codec: SupervisedCodec) -> Codes:
 
 def encode_items(codec: SupervisedCodec, items: Float32, known: Flags, n_jobs: int) -> Codes:
     """Return the codes (n, M) of item vectors (n, D), whose labels are `known` (n,) or not."""
-    blocks = row_blocks(len(items), SEARCH_ROWS)
+    on_gpu = gpu_for(len(items) * codec.codebooks.size) is not None
+    blocks = row_blocks(len(items), GPU_ROWS if on_gpu else SEARCH_ROWS)
+    codec.encode_vectors(items[:0], known[:0], on_gpu=on_gpu)  # makes the searches, before threads share them
     codes = ordered_map(
-        lambda block: codec.encode_vectors(items[slice(*block)], known[slice(*block)]), blocks, n_jobs
+        lambda block: codec.encode_vectors(items[slice(*block)], known[slice(*block)], on_gpu=on_gpu),
+        blocks,
+        n_jobs,
     )
     return np.concatenate([np.empty((0, codec.n_codebooks), dtype=np.uint8), *codes])

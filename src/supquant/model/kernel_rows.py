@@ -285,7 +285,7 @@ class NormalEquations:
 
     def merged(self, other: NormalEquations) -> NormalEquations:
         """Return the sums over the rows of both."""
-        return NormalEquations(self.gram + other.gram, self.products + other.products)
+        return replace(self, gram=self.gram + other.gram, products=self.products + other.products)
 
     def factor(self, ridge: float) -> Factor | None:
         """Factor G + D for a ridge in units of the mean diagonal of G; None if rounding made the matrix indefinite.

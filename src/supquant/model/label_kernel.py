@@ -12,10 +12,12 @@ from sklearn.base import BaseEstimator, clone
 
 from supquant.arrays import Float32, RowNumbers
 from supquant.codec.gaussian_map import GaussianMap, kernel_features, squared_distances, squared_norms
+from supquant.inputs.gpu_arrays import copy_to_host
 from supquant.inputs.labels import Labels
 from supquant.inputs.parameters import check_integer, check_positive, random_generator, resolve_jobs
 from supquant.inputs.validation import as_float32
 from supquant.model.class_means import held_out_loss, learn_class_means
+from supquant.model.device_rows import DeviceRows, device_cache, with_host_weights
 from supquant.model.kernel_classifier import LabelClassifier, learn_classifier
 from supquant.model.kernel_rows import KernelRows, block_map
 from supquant.parallel import ordered_map, single_blas
@@ -124,11 +126,13 @@ class LabelKernel(BaseEstimator):
             if many:
                 n_anchors = _anchors_of_many(X, labels, order, n_held, bandwidth, n_jobs) if by_means else 0
         kernel = None if n_anchors == 0 else gaussian_kernel(X, order[n_held:], n_anchors, bandwidth)
-        cache = FeatureCache(0 if kernel is None else CACHE_BYTES)
         learned_from = order[n_held:] if by_means else order[n_held:][:MAX_ROWS]
         of_blocks = None if kernel is None else block_map(kernel)
+        on_gpu = None if by_means else device_cache(X, of_blocks, CACHE_BYTES)
+        cache = on_gpu or FeatureCache(0 if kernel is None else CACHE_BYTES)
+        kind = KernelRows if on_gpu is None else DeviceRows
         kept, held = (
-            KernelRows.of(X, labels, of_blocks, np.sort(rows), cache=cache, n_jobs=n_jobs)
+            kind.of(X, labels, of_blocks, np.sort(rows), cache=cache, n_jobs=n_jobs)
             for rows in (learned_from, order[:n_held])
         )
         if not by_means:
@@ -137,7 +141,8 @@ class LabelKernel(BaseEstimator):
         with single_blas():
             classifier = learn_class_means(kept, held) if by_means else learn_classifier(kept, held)
             if n_held:
-                held_logits = held.logits(classifier.held_weights)
+                held_logits = copy_to_host(held.logits(classifier.held_weights))
+        classifier = with_host_weights(classifier)
         return LearnedLabels(kernel, classifier, np.sort(order[:n_held]), held_logits), kept.joined(held)
 
 

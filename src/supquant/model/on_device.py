@@ -10,24 +10,29 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from supquant.arrays import Codes, Float64
+from supquant.arrays import Codes, Float32, Float64
 from supquant.assignment import ItemSearch
 from supquant.errors import DeviceError, InputError
-from supquant.inputs.gpu_arrays import is_on_gpu
+from supquant.inputs.gpu_arrays import copy_to_host, is_on_gpu
 from supquant.inputs.labels import Labels
 from supquant.inputs.validation import check_vectors, is_plain
 from supquant.kernels import device
 from supquant.model.feature_map import SupervisedMap
 from supquant.model.words import LABELLED, UNLABELLED, LabelSearch
+from supquant.parallel import row_blocks
 from supquant.rows import CentredRows, rows_of
 
-__all__ = ["DeviceEncoder", "takes_gpu"]
+__all__ = ["AnySearch", "DeviceEncoder", "on_gpu", "takes_gpu"]
+
+BLOCK_ROWS = 1 << 15
+"""Number of vectors that are searched at a time."""
 
 
 def takes_gpu(X: Any) -> bool:
@@ -74,6 +79,11 @@ class DeviceEncoder:
         if why and is_on_gpu(X):
             raise DeviceError(f"a GPU cannot encode {why}: give vectors that are in the memory of the CPU")
         return not why
+
+    @cached_property
+    def searches(self) -> list[AnySearch]:
+        """The searches for codes of item vectors, one for each kind of items."""
+        return [on_gpu(search) for search in self._searches]
 
     @cached_property
     def _meaning(self) -> Any:
@@ -146,9 +156,8 @@ class _DeviceSearch:
     """A search for codes of vectors whose columns count by weights, on a GPU."""
 
     def __init__(self, search: ItemSearch) -> None:
-        import cupy as cp  # noqa: PLC0415  # an extra
-
         cuda, own = device.cuda(), search.search_
+        arrays = cuda.arrays
         few, pull = own._few_words, own._pull
         if (
             few is not None
@@ -157,15 +166,49 @@ class _DeviceSearch:
             kept[:, few] = pull[:, few]
             pull = kept
         M, K, _ = own.codebooks.shape
-        self.scale = cp.asarray(search.scale)
-        self._pull, self._squares = cuda.Matrix(np.ascontiguousarray(pull.T)), cp.asarray(own._squares)
+        self.scale = arrays.asarray(search.scale)
+        self._pull, self._squares = cuda.Matrix(np.ascontiguousarray(pull.T)), arrays.asarray(own._squares)
         self._search = cuda.Search(own._cross, own._product, K, own.constraint, own.constant, own.beam)
         self._by_beam, self._max_sweeps = M > 2, own.max_sweeps
 
-    def codes(self, targets: Any) -> Any:
-        """Return codes (n, M) for targets (n, D), which are weighted."""
-        costs = self._pull.products(targets)
-        return self._search.codes(costs, self._squares, by_beam=self._by_beam, max_sweeps=self._max_sweeps)
+    def codes(self, targets: Any, start: Any = None) -> Any:
+        """Return codes (n, M) for targets (n, D), which are weighted, starting from the given codes, or from scratch."""
+        costs, by_beam = self._pull.products(targets), self._by_beam and start is None
+        return self._search.codes(
+            costs, self._squares, start=start, by_beam=by_beam, max_sweeps=self._max_sweeps
+        )
+
+
+class VectorSearch:
+    """What `ItemSearch` does, on a GPU: a search for codes of vectors that are in the memory of the CPU."""
+
+    def __init__(self, search: ItemSearch) -> None:
+        self._search, self._n_codebooks = _DeviceSearch(search), len(search.search_.codebooks)
+
+    def search(self, vectors: Float32, codes: Codes | None = None) -> Codes:
+        """Find codes (n, M) for vectors (n, D), starting from the given codes, or from scratch."""
+        found = np.empty((len(vectors), self._n_codebooks), dtype=np.uint8)
+        arrays = device.cuda().arrays
+        for block in row_blocks(len(vectors), BLOCK_ROWS):
+            rows = slice(*block)
+            targets = arrays.asarray(np.ascontiguousarray(vectors[rows])) * self._search.scale
+            start = None if codes is None else arrays.asarray(np.ascontiguousarray(codes[rows]))
+            found[rows] = copy_to_host(self._search.codes(targets, start))
+        return found
+
+
+AnySearch = ItemSearch | LabelSearch | VectorSearch
+"""A search for codes of item vectors."""
+
+
+def on_gpu(search: ItemSearch | LabelSearch) -> LabelSearch | VectorSearch:
+    """Return a search for codes of item vectors with the same results, on a GPU."""
+    if isinstance(search, ItemSearch):
+        return VectorSearch(search)
+    positions = search.positions
+    if positions is None:
+        return search
+    return replace(search, positions=replace(positions, search_=VectorSearch(positions.search_)))  # type: ignore[arg-type]
 
 
 class _LabelledSearch:

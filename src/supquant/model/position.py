@@ -10,9 +10,9 @@ import scipy.linalg
 import scipy.sparse.linalg
 from numpy.typing import NDArray
 
-from supquant.algebra import leading_eigenvectors
 from supquant.arrays import Float32, Float64
 from supquant.inputs.labels import Labels
+from supquant.kernels.fitting import gpu_for, leading_eigenvectors, product, unit_products
 from supquant.model.feature_map import unit_rows
 from supquant.parallel import row_blocks
 from supquant.rows import Rows, sum_rows
@@ -37,7 +37,14 @@ class Directions:
 
     def __call__(self, x: NDArray[Any]) -> Float32:
         """Return the coordinates (b, k) of vectors (b, p)."""
-        return np.asarray((unit_rows(x) - self.mean) @ self.vectors, dtype=np.float32)
+        return _unit_products(x, self.mean, self.vectors)
+
+
+def _unit_products(x: NDArray[Any], mean: Float32, matrix: Float32) -> Float32:
+    """Return the products (b, k) of rows x (b, p), divided by their lengths, less a mean (p,), with a matrix (p, k)."""
+    if (gpu := gpu_for(len(x) * matrix.size)) is not None:
+        return unit_products(gpu, x, mean, matrix)
+    return np.asarray((unit_rows(x) - mean) @ matrix, dtype=np.float32)
 
 
 def principal_directions(X: NDArray[Any] | Rows, n_jobs: int) -> Directions:
@@ -84,7 +91,7 @@ def within_scatter(coordinates: NDArray[Any], labels: Labels) -> Float64:
     else:
         means = (Y.T @ coordinates) / (counts + small)[:, None]
     left = coordinates - (Y.astype(coordinates.dtype) @ means.astype(coordinates.dtype))
-    return (left.T @ left).astype(np.float64) / len(left)
+    return product(left.T, left).astype(np.float64) / len(left)
 
 
 def metric_of(scatter: Float64, ridge: float) -> tuple[Float64, Float64]:
@@ -131,13 +138,13 @@ class Metric:
 
     def placed(self, x: Float32) -> Float32:
         """Return z (b, g) of vectors (b, p)."""
-        return np.asarray((unit_rows(x) - self.mean) @ self.matrix, dtype=np.float32)
+        return _unit_products(x, self.mean, self.matrix)
 
 
 def learn_metric(directions: Directions, x: Float32, scatter: Float64, ridge: float) -> Metric:
     """Return the metric with a ridge, given the scatter (g, g) within classes along the directions, and rows x (n, p)."""
     root, inverse = metric_of(scatter, ridge)
-    length = root_mean_square(directions(x) @ root)
+    length = root_mean_square(product(directions(x), root))
     vectors = directions.vectors.astype(np.float64)
     return Metric(
         directions.mean,

@@ -15,7 +15,7 @@ app = typer.Typer()
 
 @benchmark(app)
 def gpu(*, quick: Quick = False) -> dict[str, Any]:
-    """Measure encoding and searching on a GPU of NVIDIA, against one core and against torch."""
+    """Measure fits, encoding and searching on a GPU of NVIDIA, against all cores, one core and torch."""
     record = bench_gpu(quick=quick)
     encoding, searching = record["encoding"], record["searching"]
     rows = [
@@ -28,6 +28,19 @@ def gpu(*, quick: Quick = False) -> dict[str, Any]:
         [f"{encoding['dataset']} to {encoding['bytes']} bytes", "rows per second"],
         [[name, f"{value:,.0f}"] for name, value in rows],
         title=f"{record['gpu']}; {describe(record['machine'])}",
+    )
+    print_records(
+        {
+            "fit of": "{dataset}",
+            "rows": "{rows}",
+            "CPU, s": "{cpu_seconds:.2f}",
+            "GPU, s": "{gpu_seconds:.2f}",
+            "first": "{first_gpu_seconds:.2f}",
+            "MAP, CPU": "{map_cpu:.4f}",
+            "MAP, GPU": "{map_gpu:.4f}",
+        },
+        record["fitting"],
+        title=f"default fits to 8 bytes on {record['machine']['cores']} cores and on the GPU",
     )
     print_records(
         {

@@ -9,6 +9,7 @@ from supquant import SupervisedQuantizer
 from supquant.kernels import device
 from supquant_lab.bench.gpu.clock import copy_bytes_per_second
 from supquant_lab.bench.gpu.encoding import embeddings, encoding_figures
+from supquant_lab.bench.gpu.fitting import fitting_figures
 from supquant_lab.bench.gpu.searching import searching_figures
 from supquant_lab.bench.timing import Figure
 from supquant_lab.machine import describe_machine
@@ -23,12 +24,12 @@ SCANNED_ROWS, QUICK_SCANNED_ROWS = 10**9, 10**7
 
 
 def bench_gpu(*, quick: bool = False) -> dict[str, Any]:
-    """Measure encoding and searching on a GPU, against one core and against torch.
+    """Measure fits, encoding and searching on a GPU, against all cores, one core and torch.
 
     Parameters
     ----------
     quick : bool
-        Whether to take ten million codes, not a billion.
+        Whether to take ten million codes, not a billion, and random classes for fits.
 
     Returns
     -------
@@ -36,6 +37,7 @@ def bench_gpu(*, quick: bool = False) -> dict[str, Any]:
         A record for `json`. `figures` are those with limits.
     """
     gpu = device.cuda()
+    fitting = fitting_figures(quick=quick)
     data = embeddings()
     model = SupervisedQuantizer(CODEBOOKS, random_state=0)
     began = time.perf_counter()
@@ -49,17 +51,34 @@ def bench_gpu(*, quick: bool = False) -> dict[str, Any]:
         "gpu": gpu.name(),
         "copy_bytes_per_second": ceiling,
         "fit_on_cpu_seconds": fit_seconds,
+        "fitting": fitting,
         "encoding": encoding,
         "searching": searching,
-        "figures": [figure.to_json() for figure in _figures(encoding, searching)],
+        "figures": [figure.to_json() for figure in _figures(fitting, encoding, searching)],
         "machine": describe_machine(),
     }
 
 
-def _figures(encoding: dict[str, Any], searching: dict[str, Any]) -> list[Figure]:
+def _figures(
+    fitting: list[dict[str, Any]], encoding: dict[str, Any], searching: dict[str, Any]
+) -> list[Figure]:
     ours = {side["queries"]: side for side in searching["sides"] if side["name"] == "supquant"}
     one, many = ours[1], ours[max(ours)]
+    of_fits = [
+        figure
+        for each in fitting
+        for figure in (
+            Figure(f"fit of {each['dataset']} against all cores", each["times_as_fast"], 5, unit=" times"),
+            Figure(
+                f"difference of MAP of fits of {each['dataset']}",
+                abs(each["map_gpu"] - each["map_cpu"]),
+                at_most=0.001,
+            ),
+            Figure(f"fits of {each['dataset']} that give the same model", float(each["equal_models"]), 1),
+        )
+    ]
     return [
+        *of_fits,
         Figure("rows encoded in GPU memory", encoding["gpu_memory_rows_per_second"], 5e5, unit=" rows/s"),
         Figure("rows encoded from float16", encoding["host_float16_rows_per_second"], 3e5, unit=" rows/s"),
         Figure("codes equal to the CPU's", encoding["equal_codes"], 0.999),
