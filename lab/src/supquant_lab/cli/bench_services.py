@@ -38,19 +38,28 @@ def serve(
     fuzz: Annotated[
         int | None, typer.Option(help="Instead, send this number of odd requests.", show_default=False)
     ] = None,
+    changes: Annotated[
+        int | None, typer.Option(help="Instead, change a service this number of times.", show_default=False)
+    ] = None,
+    folder: Annotated[
+        Path | None, typer.Option(help="With --changes: the folder in which the index lies.")
+    ] = None,
     rounds: Annotated[int, typer.Option(help="How often speed is measured.", min=1)] = 3,
     seed: Annotated[int, typer.Option(help="Of all choices.", min=0)] = 0,
     quick: Quick = False,
 ) -> dict[str, Any]:
-    """Compare a service with direct searches, or load it, kill it, or send it odd requests, with every answer checked."""
+    """Compare a service with direct searches, or load, change or kill it, or send it odd requests, with every answer checked."""
+    from supquant_lab.bench.serving import changes as changing  # noqa: PLC0415  # extras
     from supquant_lab.bench.serving import checked, fuzzing, speed  # noqa: PLC0415  # extras
 
-    if sum(each is not None for each in (load, kills, fuzz)) > 1:
-        raise InputError("give only one of --load, --kills and --fuzz")
+    if sum(each is not None for each in (load, kills, fuzz, changes)) > 1:
+        raise InputError("give only one of --load, --kills, --fuzz and --changes")
     if load is not None:
         record = checked.bench_load(load, seed)
     elif kills is not None:
         record = checked.bench_kills(kills, seed, on_kill=lambda n: err.print(f"Kill {n + 1} ..."))
+    elif changes is not None:
+        record = changing.bench_changes(changes, seed, folder, lambda n: err.print(f"{n:,} changes"))
     elif fuzz is not None:
         record = fuzzing.bench_fuzzing(
             fuzz,

@@ -89,7 +89,7 @@ class CheckedClient:
             ids = [next(self._numbers) for _ in range(int(rng.integers(1, 9)))]
             codes = rng.integers(0, K, size=(len(ids), M))
             self.pending = {each: tuple(code) for each, code in zip(ids, codes.tolist(), strict=True)}
-            index.add_codes(codes, ids, metadata={"owner": [self.owner] * len(ids)})
+            index.add_codes(codes, ids, metadata=self.columns(len(ids)))
         else:
             ids = [int(each) for each in rng.choice(live, size=int(rng.integers(1, 9)), replace=False)]
             if kind == "update":
@@ -101,6 +101,10 @@ class CheckedClient:
                 index.remove(ids)
         self.accept()
         self.counts[str(kind)] += 1
+
+    def columns(self, n: int) -> dict[str, list[int]]:
+        """Return the columns of n new rows."""
+        return {"owner": [self.owner] * n}
 
     def accept(self) -> None:
         """Note that the pending change was made."""
