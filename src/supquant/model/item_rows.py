@@ -34,12 +34,12 @@ FULL_POSITION_CODEBOOKS = 8
 
 FOUND, NEW_POSSIBLE, ALL_KNOWN = (
     ((10, 0.5), (1, 0.005)),
-    ((0.4, 0.02), (1, 0.025)),
+    ((10, 0.5), (1, 0.025)),
     ((10, 0.005), (1, 0.0005)),
 )
 """Weights of a squared error in meaning and of one in position, for items with labels and for items without: if classes were
-found, if none were but new ones may come, and if none can be new. If none were found, position is what new items mean: its last
-weight is multiplied by the fraction of words that are for position, and rows with labels do not outweigh others."""
+found, if none were but new ones may come, and if none can be new. If none were found, position is what new items mean, and its
+last weight is multiplied by the fraction of words that are for position."""
 
 MIN_POSITION_WORDS, MAX_POSITION_WORDS = 0.25, 0.8
 """If new classes are expected, a codebook without label words has one free word for each class that it may have to tell apart.
