@@ -263,6 +263,7 @@ def test_novelty_can_be_given_for_each_query(fitted, digits):
     X, _ = digits
     index = CodeIndex(fitted).add(X[:300])
     both = index.search(X[1200:1202], k=5, novelty=[0, 1])[1]
+    np.testing.assert_array_equal(index.search(X[1200:1202], k=5, novelty=np.array([0.0, 1.0]))[1], both)
     np.testing.assert_array_equal(both[0], index.search(X[1200:1201], k=5, novelty=0)[1][0])
     np.testing.assert_array_equal(both[1], index.search(X[1201:1202], k=5, novelty=1)[1][0])
     for wrong in (1.5, -0.1, [0, 1, 0], np.nan):

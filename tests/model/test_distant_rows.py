@@ -126,13 +126,14 @@ def test_a_label_that_is_recognised_in_no_row_gives_a_warning():
     assert any("Of the rarest labels, 50% are recognised in none" in each for each in summary.warnings)
 
 
-def test_a_label_without_held_out_rows_gives_a_warning():
+@pytest.mark.parametrize("n_rare", [3, 12])
+def test_a_label_with_few_held_out_rows_gives_a_warning(n_rare):
     rng = np.random.default_rng(0)
-    y = np.repeat([0, 1, 2], [1000, 3, 3])
-    X = rng.normal(size=(1006, 20)) + 3 * np.eye(20)[y]
+    y = np.repeat([0, 1, 2], [1000, n_rare, n_rare])
+    X = rng.normal(size=(len(y), 20)) + 3 * np.eye(20)[y]
     summary = SupervisedQuantizer(2, n_codewords=16, random_state=0).fit(X, y).summary_
     assert summary.unjudged == pytest.approx(2 / 3)
-    assert any("67% of the labels have too few to hold any out" in each for each in summary.warnings)
+    assert any("67% of the labels have too few to hold 4 out" in each for each in summary.warnings)
     assert not fitted(*balanced(rng)).summary_.warnings
 
 

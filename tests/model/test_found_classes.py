@@ -11,13 +11,15 @@ from supquant.model import found_classes
 from supquant.model.clusters import unit_positions
 from supquant.model.found_classes import (
     N_FOLDS,
-    SMOOTHING,
+    NEIGHBOUR_SHARE,
+    RATIO_RIDGE,
     class_weights,
     cluster,
     cluster_likeness,
+    column_ratios,
     find_classes,
     likeness_directions,
-    log_ratios,
+    neighbour_ratios,
     new_share,
     newness_curve,
     novelty_weights,
@@ -181,54 +183,64 @@ def test_the_share_of_new_rows_is_found_from_clusterings(several):
     assert all(0.12 < share < 0.3 for share in shares)  # a fifth is new; without weights, shares are greater
 
 
-# how much more often unlabelled rows are members ---------------------------------------------------------------------
+# how new a row looks -------------------------------------------------------------------------------------------------
 
 
-def test_rows_are_judged_by_those_of_other_folds(rng):
-    known, mixed = (rng.dirichlet(np.full(6, 0.3), size=n).astype(np.float32) for n in (40, 30))
-    weights = rng.uniform(0.2, 2, size=40)
-    weights /= weights.mean()
-    ratios, of_known, of_mixed = log_ratios(known, mixed, weights)
-    prior = SMOOTHING * 6
-
-    def ratio(known, mixed, weights):
-        share = np.maximum(mixed.mean(axis=0, dtype=np.float64), 1e-12)
-        mean = (weights @ known.astype(np.float64) + prior * share) / (weights.sum() + prior)
-        return np.log(share / mean)
-
-    np.testing.assert_allclose(ratios, ratio(known, mixed, weights), rtol=1e-6, atol=1e-9)
-    for fold in range(N_FOLDS):
-        mine, theirs = (np.arange(n) % N_FOLDS == fold for n in (40, 30))
-        judged_by = ratio(known[~mine], mixed[~theirs], weights[~mine])
-        np.testing.assert_allclose(of_known[mine], known[mine] @ judged_by, atol=1e-6)
-        np.testing.assert_allclose(of_mixed[theirs], mixed[theirs] @ judged_by, atol=1e-6)
+def counted(rows, counts, asking, folds):
+    """`neighbour_ratios` as a plain loop."""
+    k = round(NEIGHBOUR_SHARE * len(rows) ** 0.5)
+    found = np.empty((len(asking), N_FOLDS + 1))
+    for number, own in enumerate(asking):
+        others = np.argsort(-(rows @ rows[own]), kind="stable")
+        others = others[others != own]
+        for fold in range(N_FOLDS + 1):
+            nearest = others[folds[others] != fold][:k]
+            found[number, fold] = np.log((1 + counts[1, nearest].sum()) / (1 + counts[0, nearest].sum()))
+    return found
 
 
-def test_a_row_of_weight_two_counts_as_two_rows(rng):
-    known, mixed = (rng.dirichlet(np.full(6, 0.3), size=n).astype(np.float32) for n in (40, 30))
-    twice = np.concatenate([known, known[:20]])
-    weights = np.repeat([2.0, 1.0], 20)
-    one = log_ratios(known, mixed, weights * 40 / 60)[0]
-    # The weights have the mean one, so that fewer rows count as much against imaginary ones as they are.
-    prior = SMOOTHING * 6
-    share, mean = mixed.mean(axis=0), twice.mean(axis=0)
-    np.testing.assert_allclose(one, np.log(share * (40 + prior) / (40 * mean + prior * share)), atol=1e-5)
-
-
-def test_a_row_that_is_alone_in_its_column_looks_equally_new_with_and_without_a_label():
-    many, one = np.tile(np.float32([[1, 0]]), (20, 1)), np.tile(np.float32([[1, 0]]), (20, 1))
-    one[3] = 0, 1
-    equal = np.ones(20)
-    assert log_ratios(one, many, equal)[1][3] == pytest.approx(log_ratios(many, one, equal)[2][3], abs=0.1)
-
-
-@pytest.mark.parametrize(("n", "m"), [(0, 5), (5, 0), (1, 5), (5, 1)])
-def test_with_one_row_of_a_kind_nothing_is_told(n, m):
-    ratios, of_known, of_mixed = log_ratios(
-        np.ones((n, 3), np.float32) / 3, np.ones((m, 3), np.float32) / 3, np.ones(n)
+def test_neighbours_are_counted_without_the_row_and_its_fold(rng):
+    rows = unit_positions(rng.normal(size=(1200, 6)).astype(np.float32))
+    counts = np.array(
+        [np.append(rng.uniform(0.2, 2, size=700), np.zeros(500)), np.repeat([0.0, 1.0], [700, 500])]
     )
-    assert (ratios.shape, of_known.shape, of_mixed.shape) == ((3,), (n,), (m,))
-    assert not np.concatenate([ratios, of_known, of_mixed]).any()
+    asking, folds = rng.permutation(1200)[:600], rng.integers(N_FOLDS, size=1200)
+    found = neighbour_ratios(rows, counts, asking, folds, 2)
+    np.testing.assert_allclose(found, counted(rows, counts, asking, folds), rtol=1e-12)
+
+
+def test_few_rows_have_neighbours(rng):
+    rows = unit_positions(rng.normal(size=(6, 3)).astype(np.float32))
+    found = neighbour_ratios(rows, np.eye(2)[:, [0, 0, 0, 1, 1, 1]], np.arange(6), np.arange(6) % N_FOLDS, 1)
+    np.testing.assert_allclose(
+        found, counted(rows, np.eye(2)[:, [0, 0, 0, 1, 1, 1]], np.arange(6), np.arange(6) % N_FOLDS)
+    )
+
+
+def test_ratios_of_columns_are_a_ridge_regression_without_the_fold(rng):
+    memberships = rng.dirichlet(np.full(6, 0.3), size=300).astype(np.float32)
+    ratios, folds = rng.normal(size=(300, N_FOLDS + 1)), rng.integers(N_FOLDS, size=300)
+    found = column_ratios(memberships, ratios, folds)
+    centred = memberships - memberships.mean(axis=0, dtype=np.float64)
+    for fold in range(N_FOLDS + 1):
+        own = folds != fold
+        gram = centred[own].T @ centred[own]
+        gram += RATIO_RIDGE * np.trace(gram) / 6 * np.eye(6)
+        wanted = centred[own].T @ (ratios[own, fold] - ratios[own, fold].mean())
+        np.testing.assert_allclose(found[fold], np.linalg.solve(gram, wanted), rtol=1e-3, atol=1e-4)
+
+
+def test_rows_that_nothing_tells_apart_look_equally_new_with_and_without_a_label():
+    # Every row is among the neighbours of others: without folds, they would tell which rows have a label.
+    apart = []
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        labelled, unlabelled = rng.normal(size=(2, 700, 12)).astype(np.float32)
+        held = np.arange(700) < 100
+        found = find_classes(labelled, rng.integers(8, size=700), 8, unlabelled, held, rng, 1)
+        of_labelled, of_unlabelled = found.of_labelled[found.judged], found.of_unlabelled[found.seen]
+        apart.append((of_unlabelled.mean() - of_labelled.mean()) / found.of_unlabelled.std())
+    assert abs(np.mean(apart)) < 0.1
 
 
 # the share of new rows -----------------------------------------------------------------------------------------------
@@ -310,12 +322,19 @@ def test_weights_are_one_if_classes_are_equally_frequent(shifted):
 
 
 def test_weighted_rows_of_rare_classes_do_not_look_new(shifted):
+    rows, kinds = unit_positions(np.concatenate([shifted.known, shifted.mixed])), np.repeat([0.0, 1.0], 2000)
     weights = class_weights(shifted.known, shifted.y, 3, shifted.mixed)
-    told = (log_ratios(shifted.known, shifted.mixed, each)[0] for each in (weights, np.ones(2000)))
-    with_weights, without = (ratios - ratios[3] for ratios in told)
-    assert np.abs(np.diff(with_weights[:3])).max() < 0.3
+
+    def looks_new(weights):
+        counts = np.stack([np.append(weights, np.zeros(2000)), kinds])
+        asking = 2000 + np.arange(2000)
+        ratios = neighbour_ratios(rows, counts, asking, np.zeros(4000, dtype=int), 1)[:, -1]
+        return ratios.reshape(4, 500).mean(axis=1)  # by class, the last one is new
+
+    with_weights, without = looks_new(weights), looks_new(np.ones(2000))
+    assert np.ptp(with_weights[:3]) < 0.4
     assert without[1] - without[0] > 1  # without weights, the test would prove nothing
-    assert (with_weights[:3] < -0.7).all()
+    assert (with_weights[:3] < with_weights[3] - 0.7).all()
 
 
 @pytest.mark.parametrize(("n", "m"), [(0, 5), (5, 0)])
@@ -477,21 +496,22 @@ def test_items_that_are_hardly_new_share_no_class_with_a_new_query(blobs):
 
 @pytest.fixture
 def clustered(monkeypatch):
-    """The unlabelled rows of every call of find_classes."""
+    """The unlabelled rows of every ensemble of clusterings, of unit length."""
     told = []
+    present = found_classes.clusterings
 
-    def listen(labelled, y, n_labels, unlabelled, *others, **options):
-        told.append(unlabelled)
-        return find_classes(labelled, y, n_labels, unlabelled, *others, **options)
+    def listen(known, y, n_labels, mixed, *others):
+        told.append(mixed)
+        return present(known, y, n_labels, mixed, *others)
 
-    monkeypatch.setattr(found_classes, "find_classes", listen)
+    monkeypatch.setattr(found_classes, "clusterings", listen)
     return told
 
 
 def test_left_out_classes_are_found_among_unlabelled_rows_alone(blobs, clustered):
     curve_of(blobs)
     # With labelled rows of left-out classes next to them, these would be denser than new classes, and found more easily.
-    np.testing.assert_array_equal(clustered[0], blobs.unlabelled)
+    np.testing.assert_array_equal(clustered[0], unit_positions(blobs.unlabelled))
 
 
 def test_if_all_unlabelled_rows_are_new_labelled_ones_show_the_left_out_classes(blobs, clustered):
@@ -500,7 +520,7 @@ def test_if_all_unlabelled_rows_are_new_labelled_ones_show_the_left_out_classes(
     assert curve is not None
     added = clustered[0][len(new) :]
     assert len(added) == round(len(new) * 4 / 20)  # four of twenty classes are left out
-    left_out = blobs.labelled[np.isin(blobs.y, [3, 7, 12, 16])]
+    left_out = unit_positions(blobs.labelled[np.isin(blobs.y, [3, 7, 12, 16])])
     assert (added[:, None] == left_out).all(axis=2).any(axis=1).all()
 
 

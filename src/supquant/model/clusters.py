@@ -28,7 +28,7 @@ class Clusters:
     """An ensemble of clusterings. The columns of all clusterings stand next to each other."""
 
     kernel: GaussianMap  # around the centres (w, g), which have unit length
-    ratios: Float32  # (w,) log of how much more often rows without labels are members, divided by the number of clusterings
+    ratios: Float32  # (w,) log of by how much rows without labels outnumber others near a vector, linear in memberships
     ends: NDArray[np.int64]  # (R,) the column after the last one of each clustering
 
     def __post_init__(self) -> None:

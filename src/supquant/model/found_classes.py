@@ -2,17 +2,18 @@
 
 Rows without labels are a mixture of known classes and of classes that nobody has labelled. The latter are there to be found: the
 rows are clustered several times, each time with a column for every known class and another number of columns for found ones. A
-column that unlabelled rows are members of more often than labelled rows holds something new. How much more often says how likely
-a vector is new. Half of the rows take no part in each clustering, and only these are compared, so that nothing is learned from
-the rows that it is measured on.
+vector is as likely to be new as unlabelled rows outnumber labelled ones among its nearest neighbours, and this is learned as a
+linear function of its memberships. Half of the rows take no part in each clustering, and only these are compared, so that nothing
+is learned from the rows that it is measured on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
+import scipy.linalg
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.sparse import csc_array
@@ -22,6 +23,7 @@ from sklearn.isotonic import isotonic_regression
 from supquant.arrays import Flags, Float32, Float64
 from supquant.codec.gaussian_map import GaussianMap
 from supquant.estimators.calibration import ANSWERS
+from supquant.kernels.fitting import product
 from supquant.model.clusters import Clusters, cluster_powers, normalised, unit_positions
 from supquant.parallel import ordered_map, row_blocks
 
@@ -40,11 +42,17 @@ COLUMN_LIMIT = 512
 ITERATIONS = 10
 """Each clustering takes this number of iterations."""
 
-SMOOTHING = 0.3
-"""Every column counts this number of imaginary labelled rows, which are members as often as unlabelled rows are."""
+NEIGHBOUR_SHARE = 1 / 3
+"""A row is compared with this multiple of the square root of the number of rows: its nearest neighbours."""
+
+RATIO_ROWS = 4096
+"""The ratios of columns are learned from at most this number of labelled rows, and of unlabelled ones."""
+
+RATIO_RIDGE = 0.1
+"""Ridge of that regression, in units of the mean square of a membership around its mean."""
 
 N_FOLDS = 5
-"""Rows are judged in this number of folds, and known classes are left out in as many."""
+"""Rows are judged by what this number of folds say without their own, and known classes are left out in as many."""
 
 MAX_LIKENESS = 128
 """The memberships of all clusterings are kept along at most this number of directions. With 64, MAP of Tiny-ImageNet falls by
@@ -65,9 +73,17 @@ FOLD_CLUSTERINGS = 4
 FOLD_ROWS = 512
 """At most this number of rows of left-out classes are queries in a fold, and as many are items."""
 
+BLOCK_ROWS = 512
+"""Number of rows whose neighbours, or memberships, are computed at a time."""
 
-OfRows = tuple[Flags, Float64]
-"""Some of n rows, and a number for each of them."""
+
+@dataclass(frozen=True, eq=False)
+class Clustering:
+    """The centres of one clustering, and the rows that took no part in it."""
+
+    centres: Float32  # (L + K, g)
+    out: Flags  # (n,) labelled rows
+    mixed_out: Flags  # (m,) unlabelled rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,8 +91,8 @@ class Found:
     """Clusterings, and what they say of rows that took no part in them."""
 
     clusters: Clusters
-    of_labelled: Float64  # (n,) mean log ratio of labelled rows
-    of_unlabelled: Float64  # (m,) mean log ratio of unlabelled rows
+    of_labelled: Float64  # (n,) log ratio of labelled rows
+    of_unlabelled: Float64  # (m,) log ratio of unlabelled rows
     judged: Flags  # (n,) labelled rows that were left out of a clustering at least once
     seen: Flags  # (m,) the same for unlabelled rows
     weights: Float64  # (n,) mean weights of labelled rows, as `class_weights` returns them
@@ -90,11 +106,8 @@ def find_classes(
     held: Flags,
     rng: np.random.Generator,
     n_jobs: int,
-    *,
-    n_clusterings: int = N_CLUSTERINGS,
-    n_classes: int | None = None,
 ) -> Found:
-    """Cluster labelled and unlabelled rows several times.
+    """Cluster labelled and unlabelled rows, and learn from the clusterings how new a row looks.
 
     Parameters
     ----------
@@ -108,46 +121,117 @@ def find_classes(
         Labelled rows that take part in no clustering.
     rng : numpy Generator
     n_jobs : int
-    n_clusterings : int
-    n_classes : int or None, default=None
-        The numbers of found columns are multiples of this number; None takes L.
 
     Returns
     -------
     Found
     """
     known, mixed = unit_positions(labelled), unit_positions(unlabelled)
-    columns = np.array([MIN_COLUMNS, MAX_COLUMNS]) * (n_labels if n_classes is None else n_classes)
+    parts = clusterings(known, y, n_labels, mixed, held, N_CLUSTERINGS, n_labels, rng, n_jobs)
+    out, mixed_out = (
+        np.stack(each) for each in zip(*((part.out, part.mixed_out) for part in parts), strict=True)
+    )
+    weights = _mean_where(
+        out, ordered_map(lambda part: _weights_of(part, known, y, n_labels, mixed), parts, n_jobs)
+    )
+    clusters, rows = joined(parts), np.concatenate([known, mixed])
+    folds = rng.integers(N_FOLDS, size=len(rows))
+    asking = np.concatenate(
+        [
+            rng.permutation(len(known))[:RATIO_ROWS],
+            len(known) + rng.permutation(len(mixed))[:RATIO_ROWS],
+        ]
+    )
+    counts = np.stack(
+        [np.append(weights, np.zeros(len(mixed))), np.repeat([0.0, 1.0], [len(known), len(mixed)])]
+    )
+    outnumbered = neighbour_ratios(rows, counts, asking, folds, n_jobs)
+    ratios = column_ratios(clusters.memberships(rows[asking]), outnumbered, folds[asking])
+    of_rows = _ratios_where(clusters, rows, np.hstack([out, mixed_out]), folds, ratios, n_jobs)
+    return Found(
+        replace(clusters, ratios=ratios[N_FOLDS]),
+        of_rows[: len(known)],
+        of_rows[len(known) :],
+        np.asarray(out.any(axis=0)),
+        np.asarray(mixed_out.any(axis=0)),
+        weights,
+    )
 
-    def clustered(seed: int) -> tuple[Float32, Float64, OfRows, OfRows, OfRows]:
+
+def clusterings(
+    known: Float32,
+    y: NDArray[np.integer],
+    n_labels: int,
+    mixed: Float32,
+    held: Flags,
+    n_clusterings: int,
+    n_classes: int,
+    rng: np.random.Generator,
+    n_jobs: int,
+) -> list[Clustering]:
+    """Cluster rows of unit length, labelled (n, g) and unlabelled (m, g), several times; half of the rows each time.
+
+    The labelled rows `held` (n,) take part in none. The numbers of found columns are multiples of `n_classes`.
+    """
+    columns = np.array([MIN_COLUMNS, MAX_COLUMNS]) * n_classes
+
+    def clustered(seed: int) -> Clustering:
         own = np.random.default_rng(seed)
         n_found = int(np.clip(np.exp(own.uniform(*np.log(columns))), 1, COLUMN_LIMIT))
         out, mixed_out = held | (own.uniform(size=len(known)) < 0.5), own.uniform(size=len(mixed)) < 0.5
         centres = cluster(known[~out], y[~out], n_labels, mixed[~mixed_out], n_found, own)
-        kernel = GaussianMap(centres, TEMPERATURE**-0.5)
-        of_out, of_mixed_out = _memberships(kernel, known[out]), _memberships(kernel, mixed[mixed_out])
-        weights = class_weights(of_out, y[out], n_labels, of_mixed_out)
-        ratios, of_known, of_mixed = log_ratios(of_out, of_mixed_out, weights)
-        return centres, ratios, (out, of_known), (mixed_out, of_mixed), (out, weights)
+        return Clustering(centres, out, mixed_out)
 
-    seeds = rng.integers(2**31, size=n_clusterings)
-    centres, ratios, of_known, of_mixed, weights = zip(*ordered_map(clustered, seeds, n_jobs), strict=True)
-    clusters = Clusters(
+    return list(ordered_map(clustered, rng.integers(2**31, size=n_clusterings), n_jobs))
+
+
+def joined(parts: Sequence[Clustering]) -> Clusters:
+    """Return the clusterings as one ensemble, whose ratios are not known yet."""
+    centres = [part.centres for part in parts]
+    return Clusters(
         GaussianMap(np.concatenate(centres), TEMPERATURE**-0.5),
-        (np.concatenate(ratios) / n_clusterings).astype(np.float32),
+        np.zeros(sum(map(len, centres)), dtype=np.float32),
         np.cumsum([len(each) for each in centres], dtype=np.int64),
     )
-    (of_labelled, judged), (of_unlabelled, seen) = (_means_of_rows(each) for each in (of_known, of_mixed))
-    return Found(clusters, of_labelled, of_unlabelled, judged, seen, _means_of_rows(weights)[0])
 
 
-def _means_of_rows(parts: Sequence[OfRows]) -> tuple[Float64, Flags]:
-    """Return the means (n,) of values that some of n rows have in each of several parts, and which rows have any."""
-    total, count = np.zeros(len(parts[0][0])), np.zeros(len(parts[0][0]))
-    for rows, values in parts:
-        total[rows] += values
-        count[rows] += 1
-    return total / np.maximum(count, 1), count > 0
+def _weights_of(
+    part: Clustering, known: Float32, y: NDArray[np.integer], n_labels: int, mixed: Float32
+) -> Float64:
+    """Return the weights of `class_weights` (n,), by the memberships in one clustering; 0 for rows that took part in it."""
+    kernel = GaussianMap(part.centres, TEMPERATURE**-0.5)
+    of_known, of_mixed = (_memberships(kernel, rows) for rows in (known[part.out], mixed[part.mixed_out]))
+    weights = np.zeros(len(known))
+    weights[part.out] = class_weights(of_known, y[part.out], n_labels, of_mixed)
+    return weights
+
+
+def _mean_where(out: Flags, values: Iterable[Float64]) -> Float64:
+    """Return the means (n,) of values (R, n) of rows over the clusterings that they took no part in; 1 if there are none."""
+    total, count = np.zeros(out.shape[1]), out.sum(axis=0)
+    for each in values:
+        total += each
+    return np.where(count > 0, total / np.maximum(count, 1), 1.0)
+
+
+def _ratios_where(
+    clusters: Clusters, rows: Float32, out: Flags, folds: NDArray[np.intp], ratios: Float32, n_jobs: int
+) -> Float64:
+    """Return the log ratios (n,) of rows (n, g), by the clusterings that they took no part in (R, n); 0 if there are none.
+
+    A row in fold f (n,) is judged by the ratios of columns that were learned without this fold, row f of `ratios` (F, w).
+    """
+    starts = np.concatenate([[0], clusters.ends[:-1]])
+
+    def judged(block: tuple[int, int]) -> Float64:
+        of_block = slice(*block)
+        products = clusters.memberships(rows[of_block])
+        products *= ratios[folds[of_block]]
+        alone = out[:, of_block].T  # (b, R)
+        summed = np.where(alone, np.add.reduceat(products, starts, axis=1), 0).sum(axis=1, dtype=np.float64)
+        return np.asarray(summed * (len(starts) / np.maximum(alone.sum(axis=1), 1)))
+
+    return np.concatenate([np.zeros(0), *ordered_map(judged, row_blocks(len(rows), BLOCK_ROWS), n_jobs)])
 
 
 def cluster(
@@ -258,44 +342,90 @@ def _certain_part(shifts: Float64, counts: NDArray[np.intp], more: float) -> flo
     return max(0.0, 1 - MIN_SHIFT * chance / spread) if spread > 0 else 0.0
 
 
-def log_ratios(known: Float32, mixed: Float32, weights: Float64) -> tuple[Float64, Float64, Float64]:
-    """Return how much more often unlabelled rows are members of columns than labelled rows.
+def neighbour_ratios(
+    rows: Float32, counts: Float64, asking: NDArray[np.intp], folds: NDArray[np.intp], n_jobs: int
+) -> Float64:
+    """Return by how much unlabelled rows outnumber labelled ones among the nearest neighbours of some rows, as a logarithm.
 
     Parameters
     ----------
-    known, mixed : ndarray of shapes (n, k) and (m, k), float32
-        Memberships of labelled and of unlabelled rows.
-    weights : ndarray of shape (n,), float64
-        How much each labelled row counts; the mean is one.
+    rows : ndarray of shape (n, g), float32
+        Labelled and unlabelled rows, of unit length. Neighbours are those with the greatest cosines; no row is its own.
+    counts : ndarray of shape (2, n), float64
+        As how many labelled rows each row counts, and as how many unlabelled ones.
+    asking : ndarray of shape (a,)
+        Numbers of the rows whose neighbours are counted.
+    folds : ndarray of shape (n,)
+        The fold of each row, from 0 to `N_FOLDS` - 1.
+    n_jobs : int
 
     Returns
     -------
-    ratios : ndarray of shape (k,), float64
-        Logarithms of the ratios of mean memberships.
-    of_known, of_mixed : ndarray of shapes (n,) and (m,), float64
-        The mean ratio of each row over its memberships. The rows of a fold are judged by the ratios of the other folds: a row
-        that counts itself would look like its own kind.
+    ndarray of shape (a, N_FOLDS + 1), float64
+        Column f counts no rows of fold f, and the last column counts all rows.
+
+    Examples
+    --------
+    >>> angles = np.arange(40) / 40
+    >>> rows = np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
+    >>> counts = np.array([angles < 0.5, angles >= 0.5], dtype=float)
+    >>> neighbour_ratios(rows, counts, np.array([5, 15, 25, 35]), np.arange(40) % N_FOLDS, 1)[:, -1].round(1)
+    array([-1.1, -1.1,  1.1,  1.1])
     """
-    n, m = len(known), len(mixed)
-    if n < N_FOLDS or m < N_FOLDS:
-        return np.zeros(known.shape[1]), np.zeros(n), np.zeros(m)
-    of_known, of_mixed = (
-        np.stack([own[fold::N_FOLDS] @ rows[fold::N_FOLDS] for fold in range(N_FOLDS)])
-        for own, rows in ((weights, known), (np.ones(m), mixed))
-    )
-    judged_known, judged_mixed = np.empty(n), np.empty(m)
-    for fold in range(N_FOLDS):
-        others = np.arange(N_FOLDS) != fold
-        ratios = _log_ratio(of_known[others].sum(axis=0), of_mixed[others].sum(axis=0))
-        judged_known[fold::N_FOLDS] = known[fold::N_FOLDS] @ ratios
-        judged_mixed[fold::N_FOLDS] = mixed[fold::N_FOLDS] @ ratios
-    return _log_ratio(of_known.sum(axis=0), of_mixed.sum(axis=0)), judged_known, judged_mixed
+    n_neighbours = max(1, round(NEIGHBOUR_SHARE * len(rows) ** 0.5))
+    n_seen = min(2 * n_neighbours, len(rows) - 1)  # enough unless a fold has more than half of them
+
+    def counted(block: tuple[int, int]) -> Float64:
+        own = asking[slice(*block)]
+        cosines = rows[own] @ rows.T
+        cosines[np.arange(len(own)), own] = -np.inf
+        nearest = np.argpartition(-cosines, n_seen - 1, axis=1)[:, :n_seen]
+        order = np.argsort(-np.take_along_axis(cosines, nearest, axis=1), axis=1, kind="stable")
+        nearest = np.take_along_axis(nearest, order, axis=1)  # (b, k), the nearest first
+        found = np.empty((len(own), N_FOLDS + 1))
+        for fold in range(N_FOLDS + 1):
+            kept = folds[nearest] != fold
+            kept &= np.cumsum(kept, axis=1) <= n_neighbours
+            of_labelled, of_unlabelled = (1 + (each[nearest] * kept).sum(axis=1) for each in counts)
+            found[:, fold] = np.log(of_unlabelled / of_labelled)
+        return found
+
+    return np.concatenate(list(ordered_map(counted, row_blocks(len(asking), BLOCK_ROWS), n_jobs)))
 
 
-def _log_ratio(of_known: Float64, of_mixed: Float64) -> Float64:
-    """Return the logarithm (k,) of the share of mixed rows in each column over that of known rows, given their sums (k,)."""
-    share, prior = np.maximum(of_mixed / of_mixed.sum(), 1e-12), SMOOTHING * len(of_known)
-    return np.asarray(np.log(share * (of_known.sum() + prior) / (of_known + prior * share)))
+def column_ratios(memberships: Float32, ratios: Float64, folds: NDArray[np.intp]) -> Float32:
+    """Return the log ratios of columns whose means over the memberships of rows are nearest to the log ratios of the rows.
+
+    Parameters
+    ----------
+    memberships : ndarray of shape (a, w), float32
+    ratios : ndarray of shape (a, N_FOLDS + 1), float64
+        Log ratios of rows, of which column f says nothing of the rows of fold f.
+    folds : ndarray of shape (a,)
+
+    Returns
+    -------
+    ndarray of shape (N_FOLDS + 1, w), float32
+        Row f is learned without the rows of fold f, the last one from all rows.
+
+    Examples
+    --------
+    >>> rows = np.eye(3, dtype=np.float32)[[0, 1, 2] * 100]
+    >>> ratios = np.tile([[1.0], [2], [6]], (100, N_FOLDS + 1))
+    >>> column_ratios(rows, ratios, np.arange(300) % N_FOLDS)[-1].round(1)
+    array([-1.9, -0.9,  2.8], dtype=float32)
+    """
+    centred = memberships - memberships.mean(axis=0)
+    gram = product(centred.T, centred)
+    found = np.empty((ratios.shape[1], memberships.shape[1]), dtype=np.float32)
+    for fold, of_rows in enumerate(ratios.T):
+        own = folds != fold
+        lacking = centred[~own]
+        system = gram - product(lacking.T, lacking) if len(lacking) else gram.copy()
+        system[np.diag_indices_from(system)] += RATIO_RIDGE * np.trace(system) / len(system) + 1e-12
+        wanted = centred[own].T @ (of_rows[own] - of_rows[own].mean()).astype(np.float32)
+        found[fold] = scipy.linalg.solve(system, wanted, overwrite_a=True, assume_a="pos")
+    return found
 
 
 def likeness_directions(powers: Float32, most: int) -> Float32:
@@ -371,17 +501,19 @@ def pairs_of_left_out(
     others = rng.permutation(len(u))[: round(len(u) * len(answering) / expected)]
     rest = unlabelled[seen[others]]
     names, compact = np.unique(y[~out], return_inverse=True)
-    clusters = find_classes(
-        labelled[~out],
-        compact,
-        len(names),
-        np.concatenate([unlabelled, added]),
-        np.zeros(len(compact), dtype=bool),
-        rng,
-        n_jobs,
-        n_clusterings=FOLD_CLUSTERINGS,
-        n_classes=n_labels,
-    ).clusters
+    clusters = joined(
+        clusterings(
+            unit_positions(labelled[~out]),
+            compact,
+            len(names),
+            unit_positions(np.concatenate([unlabelled, added])),
+            np.zeros(len(compact), dtype=bool),
+            FOLD_CLUSTERINGS,
+            n_labels,
+            rng,
+            n_jobs,
+        )
+    )
     queries, items = (
         cluster_powers(clusters.memberships(each))
         for each in (labelled[asking], np.concatenate([labelled[answering], rest]))
@@ -484,6 +616,9 @@ SHARE_BINS = (0.6, 0.7, 0.8, 0.9)
 """The share of new rows is read off where these fractions of the known rows look less new. Smaller ones take small differences
 between the frequencies of classes for new rows."""
 
+SHARE_DEVIATIONS, CERTAIN_DEVIATIONS = 2, 4
+"""The share of new rows is what is left of it after two standard deviations, and 0 unless something is left after four."""
+
 
 def new_share(known: Float64, mixed: Float64, weights: Float64 | None = None) -> float:
     """Estimate the fraction of mixed rows that are new, from scores (n,) and (m,) that are high for new rows.
@@ -503,9 +638,12 @@ def new_share(known: Float64, mixed: Float64, weights: Float64 | None = None) ->
     order = np.argsort(known, kind="stable")
     ordered, held = known[order], np.cumsum(own[order]) / own.sum()
     n_rows = own.sum() ** 2 / (own**2).sum()  # so many rows of equal weight vary as much
-    best = 1.0
+    least = most = 0.0
     for part in SHARE_BINS:
         below = (mixed <= ordered[min(int(held.searchsorted(part)), len(known) - 1)]).mean()
-        slack = 2 * np.sqrt(part * (1 - part) * (1 / n_rows + 1 / len(mixed)))
-        best = min(best, float(below + slack) / part)
-    return max(0.0, 1 - best)
+        deviation = np.sqrt(part * (1 - part) * (1 / n_rows + 1 / len(mixed)))
+        least, most = (
+            max(each, 1 - float(below + n_deviations * deviation) / part)
+            for each, n_deviations in ((least, CERTAIN_DEVIATIONS), (most, SHARE_DEVIATIONS))
+        )
+    return most if least > 0 else 0.0

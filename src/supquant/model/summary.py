@@ -56,7 +56,8 @@ PLAIN_RIDGE = 0.1
 """Ridge of the scatter within classes, as a fraction of its mean diagonal."""
 
 MIN_ROWS_PER_LABEL = 4
-"""With fewer rows per label than this, few codes are no surprise."""
+"""With fewer rows per label than this, few codes are no surprise. With fewer held-out rows of a label, nobody knows how well it
+is recognised."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ class ModelSummary:
     unlearned : float or None, default=None
         The fraction of labels that the model predicts for none of their own training rows, among the rarest labels of two rows.
     unjudged : float or None, default=None
-        The fraction of labels that no held-out row has.
+        The fraction of labels that fewer than four held-out rows have.
     spread : float or None, default=None
         By how much the standard deviations of columns differ: the ninetieth percentile over the tenth, of those that vary.
     map_labelled, map_unlabelled : float or None, default=None
@@ -160,8 +161,8 @@ class ModelSummary:
         if self.chance is not None and self.chance > MAX_CHANCE and self.unjudged:
             found.append(
                 f"One label has {self.chance:.1%} of the rows, and {self.unjudged:.0%} of the labels have too few to hold "
-                "any out: how well these are recognised is not known. Leave out some rows of the frequent label, or collect more "
-                "of the others."
+                f"{MIN_ROWS_PER_LABEL} out: how well these are recognised is not known. Leave out some rows of the frequent "
+                "label, or collect more of the others."
             )
         if self.spread is not None and self.spread > MAX_SPREAD:
             found.append(
@@ -281,7 +282,7 @@ def _recognised(rows: FittedRows, asking: Labels, seen: RowNumbers) -> dict[str,
         "plain_accuracy": plain_accuracy(seen_rows, own, asked_rows, answers),
         "copied": copied_fraction(seen_rows, asked_rows),
         "unlearned": float((recognised[rare] == 0).mean()) if len(rare) else None,
-        "unjudged": float((counts == 0).mean()),
+        "unjudged": float((counts < MIN_ROWS_PER_LABEL).mean()),
         "spread": _spread(seen_rows),
     }
 

@@ -206,7 +206,7 @@ def item_novelty(meaning: Float32, feature_map: SupervisedMap) -> Float32:
 
 def checked_novelty(novelty: ArrayLike, n: int) -> Float32:
     """Return one probability for each of n queries, or the same one for all of them, as (n,) float32."""
-    if novelty == 0 and type(novelty) is float:  # the novelty of every query over items with labels
+    if type(novelty) is float and novelty == 0:  # the novelty of every query over items with labels
         return np.zeros(n, dtype=np.float32)
     values = np.asarray(novelty, dtype=np.float32)
     if values.shape not in ((), (n,)) or not ((values >= 0) & (values <= 1)).all():
