@@ -11,7 +11,7 @@ from supquant.model import found_classes
 from supquant.model.clusters import unit_positions
 from supquant.model.found_classes import (
     N_FOLDS,
-    NEIGHBOUR_SHARE,
+    N_NEIGHBOURS,
     RATIO_RIDGE,
     class_weights,
     cluster,
@@ -188,13 +188,12 @@ def test_the_share_of_new_rows_is_found_from_clusterings(several):
 
 def counted(rows, counts, asking, folds):
     """`neighbour_ratios` as a plain loop."""
-    k = round(NEIGHBOUR_SHARE * len(rows) ** 0.5)
     found = np.empty((len(asking), N_FOLDS + 1))
     for number, own in enumerate(asking):
         others = np.argsort(-(rows @ rows[own]), kind="stable")
         others = others[others != own]
         for fold in range(N_FOLDS + 1):
-            nearest = others[folds[others] != fold][:k]
+            nearest = others[folds[others] != fold][:N_NEIGHBOURS]
             found[number, fold] = np.log((1 + counts[1, nearest].sum()) / (1 + counts[0, nearest].sum()))
     return found
 
@@ -220,7 +219,7 @@ def test_few_rows_have_neighbours(rng):
 def test_ratios_of_columns_are_a_ridge_regression_without_the_fold(rng):
     memberships = rng.dirichlet(np.full(6, 0.3), size=300).astype(np.float32)
     ratios, folds = rng.normal(size=(300, N_FOLDS + 1)), rng.integers(N_FOLDS, size=300)
-    found = column_ratios(memberships, ratios, folds)
+    found = column_ratios(memberships, ratios, folds, 2)
     centred = memberships - memberships.mean(axis=0, dtype=np.float64)
     for fold in range(N_FOLDS + 1):
         own = folds != fold

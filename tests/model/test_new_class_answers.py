@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from planted_classes import plant_classes
+from sklearn.base import clone
 
 from supquant import CodeIndex, SupervisedQuantizer, kernels
 from supquant.metrics import average_precision
@@ -52,6 +53,18 @@ def index(fitted, planted):
     return CodeIndex(fitted).add(planted.X[planted.items])
 
 
+@pytest.fixture(scope="module")
+def several(fitted, index, planted):
+    """Models of five seeds and their indexes.
+
+    Probabilities of new answers come from a few classes that are left out, and vary with them: of eleven fits, errors were
+    between .02 and .10.
+    """
+    models = [clone(fitted).set_params(random_state=seed) for seed in range(1, 5)]
+    models = [model.fit(planted.X[:N_ROWS], planted.labels) for model in models]
+    return [(fitted, index), *((model, CodeIndex(model).add(planted.X[planted.items])) for model in models)]
+
+
 def answers(index, planted, queries, k):
     """Return the scores (q, k) of answers to queries, and whether the answers have the class of the query."""
     scores, ids = index.search(planted.X[queries], k)
@@ -70,10 +83,10 @@ def mean_error(probabilities, relevant, bins=15):
 
 
 @pytest.mark.parametrize("which", ["known", "new"])
-def test_scores_of_answers_without_labels_are_probabilities(index, planted, which):
-    scores, relevant = answers(index, planted, getattr(planted, which), 100)
-    assert 0.3 < relevant.mean() < 0.7  # otherwise the test would prove little
-    assert mean_error(scores, relevant) < 0.06
+def test_scores_of_answers_without_labels_are_probabilities(several, planted, which):
+    found = [answers(index, planted, getattr(planted, which), 100) for _, index in several]
+    assert all(0.3 < relevant.mean() < 0.7 for _, relevant in found)  # otherwise the test would prove little
+    assert np.mean([mean_error(scores, relevant) for scores, relevant in found]) < 0.06
 
 
 def test_a_judge_says_how_probably_an_item_shares_the_class_of_a_query(fit, planted):
@@ -126,10 +139,11 @@ def precision(index, planted, queries):
 
 
 def test_the_expected_precision_of_known_classes_is_the_true_one_and_that_of_new_ones_careful(
-    fitted, index, planted
+    several, fitted, index, planted
 ):
     # A judge who is not sure of single items cannot know that most queries are answered all right, and few all wrong.
-    assert -0.2 < fitted.summary_.map_new - precision(index, planted, planted.new) < 0.03
+    errors = [model.summary_.map_new - precision(own, planted, planted.new) for model, own in several]
+    assert -0.2 < np.mean(errors) < 0.03
     assert fitted.summary_.map_unlabelled == pytest.approx(precision(index, planted, planted.known), abs=0.06)
     assert f"{fitted.summary_.map_new:.3f} new classes" in str(fitted.summary_)
 

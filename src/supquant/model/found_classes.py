@@ -23,8 +23,8 @@ from sklearn.isotonic import isotonic_regression
 from supquant.arrays import Flags, Float32, Float64
 from supquant.codec.gaussian_map import GaussianMap
 from supquant.estimators.calibration import ANSWERS
-from supquant.kernels.fitting import product
 from supquant.model.clusters import Clusters, cluster_powers, normalised, unit_positions
+from supquant.model.kernel_rows import upper_products
 from supquant.parallel import ordered_map, row_blocks
 
 N_CLUSTERINGS = 16
@@ -42,8 +42,8 @@ COLUMN_LIMIT = 512
 ITERATIONS = 10
 """Each clustering takes this number of iterations."""
 
-NEIGHBOUR_SHARE = 1 / 3
-"""A row is compared with this multiple of the square root of the number of rows: its nearest neighbours."""
+N_NEIGHBOURS = 40
+"""A row is judged by at most this number of its nearest neighbours."""
 
 RATIO_ROWS = 4096
 """The ratios of columns are learned from at most this number of labelled rows, and of unlabelled ones."""
@@ -146,7 +146,7 @@ def find_classes(
         [np.append(weights, np.zeros(len(mixed))), np.repeat([0.0, 1.0], [len(known), len(mixed)])]
     )
     outnumbered = neighbour_ratios(rows, counts, asking, folds, n_jobs)
-    ratios = column_ratios(clusters.memberships(rows[asking]), outnumbered, folds[asking])
+    ratios = column_ratios(clusters.memberships(rows[asking]), outnumbered, folds[asking], n_jobs)
     of_rows = _ratios_where(clusters, rows, np.hstack([out, mixed_out]), folds, ratios, n_jobs)
     return Found(
         replace(clusters, ratios=ratios[N_FOLDS]),
@@ -366,14 +366,13 @@ def neighbour_ratios(
 
     Examples
     --------
-    >>> angles = np.arange(40) / 40
+    >>> angles = np.arange(200) / 200
     >>> rows = np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
     >>> counts = np.array([angles < 0.5, angles >= 0.5], dtype=float)
-    >>> neighbour_ratios(rows, counts, np.array([5, 15, 25, 35]), np.arange(40) % N_FOLDS, 1)[:, -1].round(1)
-    array([-1.1, -1.1,  1.1,  1.1])
+    >>> neighbour_ratios(rows, counts, np.array([50, 90, 109, 149]), np.arange(200) % N_FOLDS, 1)[:, -1].round(1)
+    array([-3.7, -0.9,  0.9,  3.7])
     """
-    n_neighbours = max(1, round(NEIGHBOUR_SHARE * len(rows) ** 0.5))
-    n_seen = min(2 * n_neighbours, len(rows) - 1)  # enough unless a fold has more than half of them
+    n_seen = min(2 * N_NEIGHBOURS, len(rows) - 1)  # enough unless a fold has more than half of them
 
     def counted(block: tuple[int, int]) -> Float64:
         own = asking[slice(*block)]
@@ -385,7 +384,7 @@ def neighbour_ratios(
         found = np.empty((len(own), N_FOLDS + 1))
         for fold in range(N_FOLDS + 1):
             kept = folds[nearest] != fold
-            kept &= np.cumsum(kept, axis=1) <= n_neighbours
+            kept &= np.cumsum(kept, axis=1) <= N_NEIGHBOURS
             of_labelled, of_unlabelled = (1 + (each[nearest] * kept).sum(axis=1) for each in counts)
             found[:, fold] = np.log(of_unlabelled / of_labelled)
         return found
@@ -393,7 +392,7 @@ def neighbour_ratios(
     return np.concatenate(list(ordered_map(counted, row_blocks(len(asking), BLOCK_ROWS), n_jobs)))
 
 
-def column_ratios(memberships: Float32, ratios: Float64, folds: NDArray[np.intp]) -> Float32:
+def column_ratios(memberships: Float32, ratios: Float64, folds: NDArray[np.intp], n_jobs: int) -> Float32:
     """Return the log ratios of columns whose means over the memberships of rows are nearest to the log ratios of the rows.
 
     Parameters
@@ -402,6 +401,7 @@ def column_ratios(memberships: Float32, ratios: Float64, folds: NDArray[np.intp]
     ratios : ndarray of shape (a, N_FOLDS + 1), float64
         Log ratios of rows, of which column f says nothing of the rows of fold f.
     folds : ndarray of shape (a,)
+    n_jobs : int
 
     Returns
     -------
@@ -412,20 +412,24 @@ def column_ratios(memberships: Float32, ratios: Float64, folds: NDArray[np.intp]
     --------
     >>> rows = np.eye(3, dtype=np.float32)[[0, 1, 2] * 100]
     >>> ratios = np.tile([[1.0], [2], [6]], (100, N_FOLDS + 1))
-    >>> column_ratios(rows, ratios, np.arange(300) % N_FOLDS)[-1].round(1)
+    >>> column_ratios(rows, ratios, np.arange(300) % N_FOLDS, 1)[-1].round(1)
     array([-1.9, -0.9,  2.8], dtype=float32)
     """
     centred = memberships - memberships.mean(axis=0)
-    gram = product(centred.T, centred)
-    found = np.empty((ratios.shape[1], memberships.shape[1]), dtype=np.float32)
-    for fold, of_rows in enumerate(ratios.T):
+    blocks = row_blocks(len(centred), len(memberships) // 4 + 1)
+    gram = sum(ordered_map(lambda block: upper_products(centred[slice(*block)]), blocks, n_jobs))
+
+    def learned(fold: int) -> Float32:
         own = folds != fold
-        lacking = centred[~own]
-        system = gram - product(lacking.T, lacking) if len(lacking) else gram.copy()
+        system = gram - upper_products(centred[~own])
         system[np.diag_indices_from(system)] += RATIO_RIDGE * np.trace(system) / len(system) + 1e-12
-        wanted = centred[own].T @ (of_rows[own] - of_rows[own].mean()).astype(np.float32)
-        found[fold] = scipy.linalg.solve(system, wanted, overwrite_a=True, assume_a="pos")
-    return found
+        wanted = centred[own].T @ (ratios[own, fold] - ratios[own, fold].mean()).astype(np.float32)
+        found: Float32 = scipy.linalg.solve(
+            system, wanted, overwrite_a=True, assume_a="pos"
+        )  # its upper half
+        return found
+
+    return np.stack(list(ordered_map(learned, range(N_FOLDS + 1), n_jobs)))
 
 
 def likeness_directions(powers: Float32, most: int) -> Float32:
@@ -616,8 +620,8 @@ SHARE_BINS = (0.6, 0.7, 0.8, 0.9)
 """The share of new rows is read off where these fractions of the known rows look less new. Smaller ones take small differences
 between the frequencies of classes for new rows."""
 
-SHARE_DEVIATIONS, CERTAIN_DEVIATIONS = 2, 4
-"""The share of new rows is what is left of it after two standard deviations, and 0 unless something is left after four."""
+SHARE_DEVIATIONS, CERTAIN_DEVIATIONS = 2, 5
+"""The share of new rows is what is left of it after two standard deviations, and 0 unless something is left after five."""
 
 
 def new_share(known: Float64, mixed: Float64, weights: Float64 | None = None) -> float:

@@ -228,10 +228,10 @@ def _aligned_zeros(n: int, width: int) -> Float32:
 def _products(rows: KernelRows, numbers: RowNumbers, shared: None) -> tuple[Float32, Float32]:
     del shared
     phi = rows.features(numbers)
-    return _upper_products(phi), (rows.indicators(numbers).T @ phi).T
+    return upper_products(phi), (rows.indicators(numbers).T @ phi).T
 
 
-def _upper_products(phi: Float32) -> Float32:
+def upper_products(phi: Float32) -> Float32:
     """Return Phi'Phi (d + 1, d + 1) where it is above the diagonal or on it, and zeros elsewhere.
 
     NumPy computes one half of a product with itself, too, but then copies it to the other.
