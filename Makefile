@@ -43,9 +43,11 @@ $(BIN)/python:
 	$(PIP) build
 
 # Installs what both packages and their tests need, and the library without its extension, which takes no compiler. With --jobs 2
-# the extension is compiled meanwhile.
+# the extension is compiled meanwhile. pip would make the bytecode in one process, and that of the tests of all these packages, too.
+# What cannot be compiled is never imported.
 $(NEEDED): $(BIN)/python pyproject.toml lab/pyproject.toml $(PIP_CONSTRAINT)
-	$(PIP) --config-settings=wheel.cmake=false --config-settings=wheel.py-api=py3 '.[test]' ./lab
+	$(PIP) --no-compile --config-settings=wheel.cmake=false --config-settings=wheel.py-api=py3 '.[test]' ./lab
+	-$(BIN)/python -m compileall -qq -j 0 -x '/tests?/' $(VENV)/lib
 	@touch $@
 
 # Wheels are built from sdists, as users of a package index get them, so `dist` has nothing to compile again.
