@@ -3,8 +3,11 @@
 The source folder is the root of the repository, so that a relative link between two pages works here and on a forge.
 """
 
+import gc
 import re
 from importlib.metadata import version as installed_version
+
+gc.disable()  # a build ends soon, and would spend a fifth of its time on the search for garbage
 
 project = "supquant"
 author = "the authors of supquant"
