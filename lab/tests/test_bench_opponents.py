@@ -15,7 +15,7 @@ from supquant_lab.methods import METHODS, OPPONENTS, Settings
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "maintainers" / "opponents.md"
-ROWS = 1500
+ROWS = 1000
 
 # plan
 

@@ -38,7 +38,7 @@ def by_definition(picture):
 
 def test_every_dimension_agrees_with_the_sample_of_cifar10(data_folder):
     sample = np.load(data_folder / "cifar10_sample.npz")
-    ours, theirs = gist_descriptors(sample["images"]), sample["gist"]
+    ours, theirs = gist_descriptors(sample["images"][:300]), sample["gist"][:300]
     correlations = [np.corrcoef(ours[:, k], theirs[:, k])[0, 1] for k in range(512)]
     assert min(correlations) > 0.99999
     np.testing.assert_allclose(ours, theirs, atol=1e-5)
