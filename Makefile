@@ -81,11 +81,12 @@ lint: $(STAMP)
 	$(BIN)/mypy --platform win32 --cache-dir .mypy_cache/win32 $(addprefix src/supquant/,system storage distributed)
 	$(BIN)/lint-imports
 
-# What is tested is what was installed, never the sources. The processes fill the cores, so that further
-# threads of a matrix product would only wait for each other. Python may write bytecode: pytest takes eight seconds to make
-# that of all tests, and keeps it for the next run.
+# What is tested is what was installed, never the sources. The processes fill the cores, so that further threads of a matrix
+# product would only wait for each other. Threads of OpenMP, as FAISS starts them, wait without a core: otherwise one test takes
+# eighteen times as long. Python may write bytecode: pytest takes eight seconds to make that of all tests, and keeps it for the
+# next run.
 pytest: $(STAMP)
-	PYTHONDONTWRITEBYTECODE= SUPQUANT_REQUIRE_NATIVE=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal --durations 40 --doctest-modules --pyargs supquant supquant_lab ./tests ./lab/tests
+	PYTHONDONTWRITEBYTECODE= SUPQUANT_REQUIRE_NATIVE=1 OPENBLAS_NUM_THREADS=1 OMP_WAIT_POLICY=passive $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal --durations 40 --doctest-modules --pyargs supquant supquant_lab ./tests ./lab/tests
 
 # Tools of others, some of them large: CI runs only the tests of those that its own environment has. The tests of LangChain
 # bring a plugin for asynchronous tests, which has its options here.
