@@ -67,9 +67,7 @@ def make_estimator(name: str, bits: int, parameters: Mapping[str, Any] | None = 
     >>> make_estimator("pq", 16, {"max_iter": 5})
     ProductQuantizer(max_iter=5, n_codebooks=2)
     """
-    check_choice(name, "method", method_names())
-    if bits < 8 or bits % 8:
-        raise InputError(f"bits must be a multiple of 8, one byte per codebook; got {bits}")
+    check_method(name, bits)
     if name in METHODS:
         estimator: CodeEstimator = _loaded(METHODS[name])(bits // 8)
     else:
@@ -84,6 +82,20 @@ def make_estimator(name: str, bits: int, parameters: Mapping[str, Any] | None = 
             hint = f"it is one of the {others}" if owners else f"it has {', '.join(known)}"
             raise InputError(f"the method {name} has no parameter {each!r}; {hint}")
     return estimator.set_params(**parameters or {})
+
+
+def check_method(name: str, bits: int) -> None:
+    """Raise an InputError if there is no method of this name, or if its codes cannot have this number of bits.
+
+    Examples
+    --------
+    >>> check_method("pq", 12)
+    Traceback (most recent call last):
+    supquant.errors.InputError: bits must be a multiple of 8, one byte per codebook; got 12
+    """
+    check_choice(name, "method", method_names())
+    if bits < 8 or bits % 8:
+        raise InputError(f"bits must be a multiple of 8, one byte per codebook; got {bits}")
 
 
 def load_model(path: str | os.PathLike[str]) -> CodeEstimator:

@@ -41,6 +41,27 @@ def test_an_unknown_command_is_named(run, monkeypatch, name):
 
 
 @pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (["--frob"], "No such option: --frob; 'supquant --help' lists what there is"),
+        (["fit"], "Missing argument 'items'; 'supquant fit --help' lists what there is"),
+        (["fit", "x.npy", "--bits", "few"], "Invalid value for '--bits': "),
+        (["fit", "x.npy", "--labels"], "Option '--labels' requires an argument"),
+        (["info", "a", "b"], "Got unexpected extra argument"),
+    ],
+)
+def test_a_wrong_command_line_is_refused_in_one_line(run, arguments, error):
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert len(result.stderr.splitlines()) == 1
+    assert result.stderr.startswith(f"Error: {error}")
+
+
+def test_no_arguments_print_the_help(run):
+    assert run().output.strip() == run("--help").output.strip()
+
+
+@pytest.mark.parametrize(
     ("module", "hint"),
     [
         ("uvicorn", "; pip install 'supquant[serve]' installs what it needs"),

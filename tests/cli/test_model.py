@@ -235,14 +235,29 @@ def test_the_first_words_of_a_fit_do_not_wait_for_scikit_learn(tmp_path):
     ]
 
 
-def test_help_of_a_fit_names_all_methods_without_waiting_for_scikit_learn():
+def test_help_of_a_fit_names_the_methods_of_the_library_without_waiting_for_scikit_learn():
     program = "import sys; from supquant.cli import app; app(standalone_mode=False); print(*sys.modules)"
     command = [sys.executable, "-c", program, "fit", "--help"]
     output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     named = output.replace("│", " ").split()
-    for method in method_names():
-        assert method in named or f"{method}," in named
+    for method in METHODS:
+        assert {method, f"{method},", f"{method}."} & set(named)
+    for method in set(method_names()) - set(METHODS):  # of the lab
+        assert not {method, f"{method},", f"{method}."} & set(named)
     assert "sklearn" not in named
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        (("--method", "sp"), "method must be 'sq' or 'published' or 'cq' or 'pq' or 'opq'"),
+        (("--bits", 7), "bits must be a multiple of 8, one byte per codebook; got 7"),
+    ],
+)
+def test_a_method_and_its_bits_are_checked_before_anything_is_read(run, tmp_path, options, error):
+    result = run("fit", tmp_path / "nowhere.parquet", *options)
+    assert result.exit_code == 2
+    assert result.stderr.startswith(f"Error: {error}")
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,9 @@ from supquant.errors import SupquantError
 WRONG_INPUT = 2
 """Exit code after an error that the user can correct."""
 
+UsageError: type[Any] = typer.BadParameter.__mro__[1]
+"""What typer raises for unknown commands, options and values. Its own module depends on the version of typer."""
+
 
 class CommandSource(NamedTuple):
     """The module of a command, and what the command does."""
@@ -64,10 +67,19 @@ class LazyCommands(TyperGroup):
     sources: ClassVar[dict[str, CommandSource]] = OWN_COMMANDS
     plugins: ClassVar[str | None] = PLUGINS
 
+    def make_context(self, *arguments: Any, **options: Any) -> Any:
+        """Read the options before the command."""
+        try:
+            return super().make_context(*arguments, **options)
+        except UsageError as error:
+            _end_misused(error)
+
     def invoke(self, ctx: Any) -> Any:
         """Run the command that was named."""
         try:
             return super().invoke(ctx)
+        except UsageError as error:
+            _end_misused(error)
         except SupquantError as error:
             _end(str(error))
         except BrokenPipeError:
@@ -150,6 +162,14 @@ def _extra_with(module: str) -> str | None:
         if found and found[1].replace("-", "_") == module.partition(".")[0]:
             return found[2]
     return None
+
+
+def _end_misused(error: Any) -> NoReturn:
+    """Print in one line what is wrong with a command line, and where to read what is right. No arguments print the help."""
+    if type(error).__name__ == "NoArgsIsHelpError":
+        raise error
+    wrong = error.format_message().removesuffix(".")
+    _end(f"{wrong}; '{error.ctx.command_path} --help' lists what there is" if error.ctx else wrong)
 
 
 def _end(message: str) -> NoReturn:

@@ -24,10 +24,13 @@ from supquant.cli.options import (
     read_parameters,
 )
 from supquant.errors import InputError
-from supquant.models import METHODS, make_estimator, method_names
+from supquant.models import METHODS, check_method, make_estimator
 
 PUBLISHED = "With --method published"
 """The heading of the options of the published method in the help."""
+
+METHOD_HELP = f"The default model, sq, or one of {', '.join(METHODS).removeprefix('sq, ')}."
+"""Those of other packages, such as supquant-lab, are named in the error about an unknown method."""
 
 app = typer.Typer()
 
@@ -42,7 +45,7 @@ def fit(
     vectors: Vectors = None,
     labels: Labels = None,
     ids: Ids = None,
-    method: Annotated[str, typer.Option(help=", ".join(method_names()))] = "sq",
+    method: Annotated[str, typer.Option(help=METHOD_HELP)] = "sq",
     bits: Annotated[int, typer.Option(help="Length of a code, a multiple of 8.")] = 64,
     init: Annotated[Path | None, typer.Option(help="A model with a shorter code to start from.")] = None,
     codewords: Annotated[int | None, typer.Option(help="Codewords per codebook, at most 256.")] = None,
@@ -79,6 +82,7 @@ def fit(
 ) -> None:
     """Learn codes from labelled vectors and write a model file. Ctrl-C saves the best model so far."""
     choose_device(device)
+    check_method(method, bits)
     check_output(output)
     print_line(f"Reading {items} ...", err)
     source = open_items(items, vectors, labels or True, ids)
