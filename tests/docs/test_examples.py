@@ -89,6 +89,8 @@ def test_readme_runs_as_it_stands_and_prints_what_it_shows(folder, monkeypatch, 
         (query, score, words), (*_, shown_score, shown_words) = (line.split("  ") for line in (ours, theirs))
         assert abs(float(score) - float(shown_score)) <= 0.02  # a fit rounds differently on other processors
         assert ("limit" in words) == ("limit" in shown_words) == (query == "1")
+        first = page.index.search_table(page.asked.X[int(query)], k=5)["text"].to_pylist()
+        assert shown_words.strip() in first  # ties and near-ties differ as well, but not by much
     asked = supquant.open_vectors(ASKED, metadata=["text"]).metadata["text"].to_pylist()
     comment = re.search(r'# ("Can.*"), \.\.\.$', text, re.MULTILINE)[1]
     assert re.findall(r'"(.*?)"', comment) == asked[:2]
