@@ -2,7 +2,7 @@
 # make demo      install the library alone, train on handwritten digits, print a table, write a page with pictures
 # make test      everything that must hold, on WORKERS processes: lint, types, import directions, tests, sdist -> wheel -> import
 # make sanitize  the tests of the kernels under address and undefined-behaviour sanitizers, of threads under the thread sanitizer
-# make test-gpu  the kernels, encoding and searches on a GPU of NVIDIA against those of the CPU; needs CuPy in .venv
+# make test-gpu  the kernels, encoding and searches on an NVIDIA GPU against those of the CPU; needs CuPy in .venv
 # make develop   an editable install, for work on the Python side
 # make lint      the first part of make test
 # make quality   measure the default model in half an hour, and show what moved since the records in benchmarks/results/quality

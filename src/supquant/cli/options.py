@@ -63,7 +63,7 @@ Jobs = Annotated[int | None, typer.Option(help="Number of threads; all cores by 
 Device = Annotated[
     str,
     typer.Option(
-        help="Where the work is done: cpu, cuda for a GPU of NVIDIA, or auto for a GPU if there is one."
+        help="Where the work is done: cpu, cuda for an NVIDIA GPU, or auto for a GPU if there is one."
     ),
 ]
 Parameters = Annotated[

@@ -15,7 +15,7 @@ app = typer.Typer()
 
 @benchmark(app)
 def gpu(*, quick: Quick = False) -> dict[str, Any]:
-    """Measure fits, encoding and searching on a GPU of NVIDIA, against all cores, one core and torch."""
+    """Measure fits, encoding and searching on an NVIDIA GPU, against all cores, one core and torch."""
     record = bench_gpu(quick=quick)
     encoding, searching = record["encoding"], record["searching"]
     rows = [
