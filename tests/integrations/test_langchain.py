@@ -11,6 +11,7 @@ standard = pytest.importorskip(
 from embedded import Lookup
 
 from supquant import CodeIndex, ProductQuantizer
+from supquant.errors import InputError
 from supquant.integrations.langchain import SupquantVectorStore
 
 
@@ -64,3 +65,8 @@ def test_documents_of_unknown_labels_are_found_too(store, questions):
         assert store.get_by_ids(["new", "not there"]) == [new]
     finally:
         store.delete(["new"])
+
+
+def test_texts_without_any_label_are_refused_in_words(questions):
+    with pytest.raises(InputError, match="no labelled row"):
+        SupquantVectorStore.from_texts(questions.texts, Lookup(questions), label="intent")

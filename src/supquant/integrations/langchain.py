@@ -42,7 +42,7 @@ class SupquantVectorStore(VectorStore):
         cls, texts: Any, embedding: Any, metadatas: Any = None, *, label: str, ids: Any = None, **fit: Any
     ) -> Self:
         """Learn codes from at least 256 texts, and return a store of them; `fit` are parameters of `SupervisedQuantizer`."""
-        y = [each.get(label) for each in metadatas]
+        y = [each.get(label) for each in metadatas or [{} for _ in texts]]
         model = SupervisedQuantizer(**fit).fit(np.array(embedding.embed_documents(texts)), y)
         store = cls(CodeIndex(model), embedding, label=label)
         store.add_texts(texts, metadatas, ids=ids)
