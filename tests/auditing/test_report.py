@@ -1,13 +1,14 @@
 """Findings become files and a page."""
 
 import csv
+import re
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from supquant import InputError
+from supquant import InputError, audit
 from supquant.auditing.report import audit_page
 from supquant.demo.pictures import png
 
@@ -38,3 +39,24 @@ def test_page_shows_pictures_and_texts_and_escapes_them(planted, browse, tmp_pat
     for kind in ("label", "unlabelled", "duplicate", "classes"):
         assert f'<table data-kind="{kind}">' in seen.dom
     assert seen.console == []
+
+
+def test_tables_with_long_labels_fit_into_a_window(clusters, browse, tmp_path):
+    X, y = clusters
+    names = np.array(["card_payment_wrong_exchange_rate", "pending_cash_withdrawal_of_money", "age"])[
+        y[:200] % 3
+    ]
+    given = names.copy()
+    given[::20] = np.where(names[::20] == "age", "card_payment_wrong_exchange_rate", "age")
+    found = audit(X[:200], given)
+    texts = ["Why was I charged another rate than the one that the page had shown before?"] * 200
+    page = audit_page(found, pa.table({"text": texts}))
+    measure = """<script>
+      const wide = [...document.querySelectorAll(".scroll")].filter(each => each.scrollWidth > each.clientWidth);
+      document.body.dataset.wide = wide.length;
+    </script></body>"""
+    path = tmp_path / "audit.html"
+    path.write_text(page.replace("</body>", measure), encoding="utf-8")
+    assert len(found.suspicious)
+    assert 'data-wide="0"' in browse(path, "--window-size=1280,900").dom
+    assert " %" not in re.sub(r"<style>.*?</style>", "", page, flags=re.DOTALL)

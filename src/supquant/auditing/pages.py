@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
@@ -27,8 +28,13 @@ def render(template: str, **values: Any) -> str:
     from jinja2 import Environment  # noqa: PLC0415  # an extra
     from markupsafe import Markup  # noqa: PLC0415  # comes with it
 
+    def breakable(label: Any) -> Markup:
+        """Return a label that a browser may break after its hyphens, dots and the like."""
+        return Markup("<wbr>").join(re.split(r"(?<=[_/.:-])", str(label)))
+
     folder = files("supquant.auditing")
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    environment.filters["breakable"] = breakable
     page = environment.from_string((folder / template).read_text(encoding="utf-8"))
     return page.render(style=Markup((folder / "page.css").read_text(encoding="utf-8")), **values)
 
