@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 from recorded import NAMES
@@ -295,7 +296,57 @@ def places(folder: Path) -> str:
     )
 
 
+def audited(folder: Path) -> str:
+    """Return what an audit finds, and what others find by the probabilities of its two classifiers."""
+    columns = [_audited(each) for each in _record(folder, "audit")["records"]]
+    return table(
+        ["", *(name for name, _ in columns)],
+        [[line, *(found[line] for _, found in columns)] for line in columns[0][1]],
+    )
+
+
+def _audited(record: Record) -> tuple[str, dict[str, str]]:
+    """Return the heading of a data set, and its figures by the names of their lines."""
+    measured = record["measured"]
+
+    def others(figure: str, *words: str) -> dict[str, float]:
+        names = [name for name in measured[0]["others"] if any(word in name for word in words)]
+        return {name: mean(each["others"][name][figure] for each in measured) for name in names}
+
+    def of_labels(figure: str) -> str:
+        return _short(mean(each["labels"][figure] for each in measured))
+
+    ours = mean(each["all_rows"]["average_precision"] for each in measured)
+    plain = others("average_precision", ": self-confidence")
+    scores = others("average_precision", ": self-confidence", "normalized_", "weighted_", "adjusted ")
+    lists = others("average_precision", "find_label_issues")
+    best = max(lists, key=lambda name: lists[name])
+    listed = sorted(each["others"][best]["listed"] for each in measured)
+    first, _ = NAMES[record["dataset"]].split(",", 1)
+    heading = f"{first}, ambiguous" if record["ambiguous"] else f"{first}, {record['rows']:,} rows"
+    precisions = [ours, max(plain.values()), max(scores.values())]
+    shown = [_short(each, 3) for each in precisions]
+    bold = [f"**{text}**" if text == max(shown) else text for text in shown]
+    return heading, {
+        "average precision over all rows, by `found.wrong`": bold[0],
+        "self-confidence, by the better of the two classifiers": bold[1],
+        "cleanlab, the best of four label quality scores of both": bold[2],
+        "labels changed": str(measured[0]["changed"]),
+        "labels listed, by seed": ", ".join(f"{each['labels']['listed']:,}" for each in measured),
+        "fraction of these that were changed": of_labels("precision"),
+        "changed labels among them": of_labels("recall"),
+        "cleanlab, labels listed by `find_label_issues`": " to ".join(
+            f"{each:,}" for each in sorted({listed[0], listed[-1]})
+        ),
+        "fraction of these that had been changed": _short(others("precision", best)[best]),
+        "precision of the first 100": of_labels("precision_of_first"),
+        "copies found": f"{mean(each['duplicates_found'] for each in measured):.0f} of {measured[0]['duplicates_planted']}",
+        "processor time": f"{mean(each['processor_seconds'] for each in measured):.0f} s",
+    }
+
+
 TABLES: dict[str, Callable[[Path], str]] = {
+    "audit": audited,
     "gpu": on_gpu,
     "searches": searches,
     "tasks": tasks,
@@ -315,6 +366,12 @@ def index_pq_times(folder: Path) -> str:
     case = "IndexPQ over ours: uniform codes, 64 bits, 1 query"
     times = [_measured(_record(folder, f"search-{name}"))[case] for name in MACHINES]
     return f"{_times(min(times))} to {_times(max(times))}"
+
+
+def audit_seeds(folder: Path) -> str:
+    """Return what the table of audits has means of."""
+    (n,) = {len(each["measured"]) for each in _record(folder, "audit")["records"]}
+    return "figures of one seed" if n == 1 else f"means of {n} seeds"
 
 
 def quality_splits(folder: Path) -> str:
@@ -352,6 +409,7 @@ RAW = "to answers, 1,000,000 uniform codes: time of IndexPQ over ours"
 MASK, PREPARED = (f"random 1 %{how}: time over that of no filter" for how in (" mask", ", prepared"))
 
 FIGURES: dict[str, Callable[[Path], str]] = {
+    "audit_seeds": audit_seeds,
     "index_pq_times": index_pq_times,
     "quality_splits": quality_splits,
     "raw_query": _quoted("query", f"1 raw query {RAW}", _times),

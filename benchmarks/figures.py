@@ -32,6 +32,7 @@ CELLS = ROOT / "docs" / "results"
 PAGES = (
     "README.md",
     "docs/alternatives.md",
+    "docs/audit.md",
     "docs/gpu.md",
     "docs/quality.md",
     "docs/settings.md",

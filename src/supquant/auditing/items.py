@@ -20,6 +20,7 @@ from supquant.auditing.judgement import (
     judge_labels,
     learn_out_of_fold,
 )
+from supquant.auditing.logistic import learn_logistic
 from supquant.auditing.neighbours import Neighbours, find_neighbours
 from supquant.auditing.usualness import N_NEAREST
 from supquant.errors import InputError
@@ -117,8 +118,11 @@ def audit(
         neighbours = find_neighbours(X, k, rng, jobs, 0 if labels.multilabel else N_NEAREST)
     with reporter.task("out of fold"), single_blas():
         judge = learn_out_of_fold(X, labels, rng, jobs)
+        regression = None
+        if labels.indices is not None:
+            regression = learn_logistic(X, labels.indices.astype(np.int64), labels.n_labels, rng, jobs)
     with reporter.task("labels"), single_blas():
-        judgement = judge_labels(labels, judge, neighbours, jobs)
+        judgement = judge_labels(labels, judge, regression, neighbours, jobs)
     with reporter.task("classes"), single_blas():
         inside = gaps_inside(scipy.sparse.csc_array(labels.sparse()), neighbours.positions, 0)
     links = near_links(neighbours) if codes is None else equal_links(codes, texts)

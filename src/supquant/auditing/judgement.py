@@ -1,7 +1,7 @@
 """What speaks for every label of a row: a classifier that did not see it, and the labels of the neighbours.
 
-With one label per row, `usualness.py` joins them and says how probably each label is wrong. With several, the belief in a label
-is the mean of its probability and of the fraction of neighbours that have it.
+With one label per row, `usualness.py` joins them with a logistic regression and says how probably each label is wrong. With
+several, the belief in a label is the mean of its probability and of the fraction of neighbours that have it.
 
 The classifier is ridge regression on kernel features, which leaves one row out in closed form. With H = Phi (G + D)^-1 Phi' and
 the scores S = H Y of all rows, the scores of row i without its own label are ``(S_i - H_ii Y_i) / (1 - H_ii)``. So one factor of
@@ -20,6 +20,7 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from supquant.arrays import Float32, Float64, RowNumbers
+from supquant.auditing.logistic import LogisticFolds
 from supquant.auditing.neighbours import Neighbours
 from supquant.auditing.usualness import (
     count_labels,
@@ -95,7 +96,9 @@ class Judgement:
     )
 
 
-def judge_labels(labels: Labels, judge: OutOfFold, neighbours: Neighbours, n_jobs: int) -> Judgement:
+def judge_labels(
+    labels: Labels, judge: OutOfFold, regression: LogisticFolds | None, neighbours: Neighbours, n_jobs: int
+) -> Judgement:
     """Judge the labels of all rows, block by block.
 
     Parameters
@@ -103,6 +106,8 @@ def judge_labels(labels: Labels, judge: OutOfFold, neighbours: Neighbours, n_job
     labels : Labels
         Some may be unknown.
     judge : OutOfFold
+    regression : LogisticFolds or None
+        Speaks for labels of rows with one label each.
     neighbours : Neighbours
     n_jobs : int
         Number of threads.
@@ -115,12 +120,16 @@ def judge_labels(labels: Labels, judge: OutOfFold, neighbours: Neighbours, n_job
 
     if labels.multilabel:
         return _judged_one_by_one(labels, probabilities, neighbours, blocks, n_jobs)
-    return _judged_by_usualness(labels, probabilities, neighbours, blocks, n_jobs)
+
+    def all_probabilities(block: tuple[int, int]) -> list[Float32]:
+        return [probabilities(block), *([regression.probabilities(block)] if regression else ())]
+
+    return _judged_by_usualness(labels, all_probabilities, neighbours, blocks, n_jobs)
 
 
 def _judged_by_usualness(
     labels: Labels,
-    probabilities: Callable[[tuple[int, int]], Float32],
+    probabilities: Callable[[tuple[int, int]], list[Float32]],
     neighbours: Neighbours,
     blocks: Sequence[tuple[int, int]],
     n_jobs: int,
@@ -134,9 +143,9 @@ def _judged_by_usualness(
 
     def of_block(block: tuple[int, int]) -> tuple[Entries, Entries, Float64, Float64]:
         numbers = np.arange(*block)
-        p = probabilities(block)
+        p, *others = probabilities(block)
         votes = label_shares(own, neighbours.rows[slice(*block)], labels.n_labels)
-        q = usual.shares(numbers, p)
+        q = usual.shares(numbers, p, *others)
 
         def entries(row: NDArray[np.intp], label: NDArray[np.int64]) -> Entries:
             values = (each[row, label].astype(np.float64) for each in (p, votes))

@@ -1,8 +1,9 @@
 """Report: what an audit finds of planted faults, compared with cleanlab on the same probabilities, and what it costs.
 
-Some labels are changed at random, some rows are copied with a little noise, and two classes are merged. The audit must find them.
-cleanlab and plain self-confidence get the out-of-fold probabilities of the audit, so that only what is done with them differs.
-Labels may be made ambiguous first: some classes are merged, others are split at random, so that nobody can tell their parts.
+Some labels are changed at random, some rows are copied with a little noise, and two classes are merged. The audit must find
+them. cleanlab and plain self-confidence get the out-of-fold probabilities of both classifiers of the audit, so that only what
+is done with them differs. Labels may be made ambiguous first: some classes are merged, others are split at random, so that
+nobody can tell their parts.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from supquant.arrays import Array
 from supquant.auditing import Audit, audit
 from supquant.auditing.judgement import learn_out_of_fold
+from supquant.auditing.logistic import learn_logistic
 from supquant.inputs.labels import read_labels
 from supquant.inputs.parameters import resolve_jobs
 from supquant.parallel import single_blas
@@ -183,23 +185,38 @@ def _quality(rows: Array, wrong: NDArray[np.bool_]) -> dict[str, float]:
 
 
 def _others(X: Array, given: Array, wrong: NDArray[np.bool_]) -> dict[str, Any]:
-    """Return the quality of other lists, given the out-of-fold probabilities of the audit."""
+    """Return the quality of other lists, given the out-of-fold probabilities of each classifier of the audit."""
+    jobs = resolve_jobs(None)
+    labels = read_labels(given)
+    with single_blas():
+        judge = learn_out_of_fold(X, labels, np.random.default_rng(0), jobs)
+        kernel = np.concatenate([judge.probabilities(each) for each in judge.rows.blocks])
+        folds = learn_logistic(X, given.astype(np.int64), labels.n_labels, np.random.default_rng(0), jobs)
+        of_all = {"kernel ridge": kernel}
+        if folds is not None:
+            of_all["logistic regression"] = folds.probabilities((0, len(X)))
+    return {
+        f"{classifier}: {name}": _quality(rows, wrong)
+        for classifier, p in of_all.items()
+        for name, rows in _lists(given, p.astype(np.float64)).items()
+    }
+
+
+def _lists(given: Array, p: Array) -> dict[str, Array]:
+    """Return rows in the order in which others doubt their labels (n,), by probabilities p (n, L)."""
     from cleanlab.filter import find_label_issues  # noqa: PLC0415  # an extra
     from cleanlab.rank import get_label_quality_scores  # noqa: PLC0415
 
-    with single_blas():
-        judge = learn_out_of_fold(X, read_labels(given), np.random.default_rng(0), resolve_jobs(None))
-        p = np.concatenate([judge.probabilities(each) for each in judge.rows.blocks]).astype(np.float64)
     p /= p.sum(axis=1, keepdims=True)
-    lists = {"all rows by self-confidence": np.argsort(p[np.arange(len(p)), given], kind="stable")}
+    scores = {"self-confidence": p[np.arange(len(p)), given]}
     for by in ("normalized_margin", "confidence_weighted_entropy"):
-        scores = get_label_quality_scores(given, p, method=by)
-        lists[f"cleanlab, all rows by {by}"] = np.argsort(scores, kind="stable")
-    for by in ("self_confidence", "normalized_margin"):
-        lists[f"cleanlab, find_label_issues by {by}"] = find_label_issues(
-            given, p, return_indices_ranked_by=by, n_jobs=1
-        )
-    lists["cleanlab, all rows by adjusted self_confidence"] = np.argsort(
-        get_label_quality_scores(given, p, method="self_confidence", adjust_pred_probs=True), kind="stable"
+        scores[f"cleanlab, {by}"] = get_label_quality_scores(given, p, method=by)
+    scores["cleanlab, adjusted self_confidence"] = get_label_quality_scores(
+        given, p, method="self_confidence", adjust_pred_probs=True
     )
-    return {name: _quality(np.asarray(rows), wrong) for name, rows in lists.items()}
+    found = {name: np.argsort(each, kind="stable") for name, each in scores.items()}
+    for by in ("self_confidence", "normalized_margin"):
+        found[f"cleanlab, find_label_issues by {by}"] = np.asarray(
+            find_label_issues(given, p, return_indices_ranked_by=by, n_jobs=1)
+        )
+    return found
