@@ -33,6 +33,9 @@ _SETTINGS = {
 _AGAIN_SECONDS = 0.02
 """The time between two interrupts of the same condition, in seconds. DuckDB forgets one that comes before its work begins."""
 
+_PIECE_BYTES = 1 << 18
+"""The maximum size of the rows that DuckDB works through before it looks whether it is interrupted, in bytes."""
+
 _MAX_EXIT_SECONDS = 2.0
 """The maximum time that the end of the interpreter waits for conditions in other threads, in seconds."""
 
@@ -73,6 +76,8 @@ def rows_of_condition(table: Any, where: str, column: str, known: Iterable[str] 
         If `limit_time` ends it.
     """
     _check_not_empty(where)
+    if getattr(_own, "until", None) is not None:
+        table = _in_pieces(table)
     found, failure = None, ""
     with _connections.one() as connection, _interrupted_late(connection):
         try:
@@ -90,6 +95,19 @@ def rows_of_condition(table: Any, where: str, column: str, known: Iterable[str] 
     if found is None:
         raise TimeoutError
     return found
+
+
+def _in_pieces(table: Any) -> Any:
+    """Return a table whose rows lie in small pieces. DuckDB takes each by itself, however long its values are."""
+    waiting, pieces = table.to_batches()[::-1], []
+    while waiting:
+        piece = waiting.pop()
+        half = piece.num_rows // 2
+        if half and piece.nbytes > _PIECE_BYTES:
+            waiting += [piece.slice(half), piece.slice(0, half)]
+        else:
+            pieces.append(piece)
+    return type(table).from_batches(pieces, table.schema)
 
 
 def parse_condition(where: str) -> Any:

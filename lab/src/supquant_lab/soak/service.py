@@ -316,6 +316,9 @@ _CONDITIONS: list[Callable[[], str]] = [
     lambda: "repeat('a', 1000000000) = 'a'",
     lambda: "pow(owner, 1e300) > 1 and ln(-owner) is null",
     lambda: "owner::varchar || '%" * 50 + "' = ''",
+    lambda: "length(" + " || ".join(["owner::varchar"] * 100) + ") > 0",
+    lambda: f"concat({','.join(['owner::varchar'] * 1000)}) = ''",
+    lambda: "owner::varchar like '" + "%_" * 20 + "b'",
     lambda: "read_text('/etc/passwd') is not null",
     lambda: "owner in (" + ",".join(map(str, range(3000))) + ")",
     lambda: f"owner = {random.randrange(10**9)}",  # a condition that nobody has asked yet
