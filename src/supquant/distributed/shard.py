@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -171,12 +171,12 @@ def read_shard(memory: Memory, common: str, item: tuple[Any, ...]) -> Any:
     return found(*arguments) if callable(found) else found
 
 
-def read_columns_of(memory: Memory, common: object, item: tuple[str, Array]) -> Any:
-    """Return the columns of rows as a `pyarrow.Table`, or None if no row has any; the item is the folder and the ids."""
-    del common
+def read_columns_of(memory: Memory, common: Sequence[str], item: tuple[str, Array]) -> Any:
+    """Return columns of rows as a `pyarrow.Table`, or None if there are none; given their names, and the folder and the ids."""
     folder, ids = item
     index = _shard(memory, folder)
-    return index.get(ids).drop_columns(["id"]) if index.columns else None
+    names = [name for name in index.columns if name in common]
+    return index.get(ids, names).drop_columns(["id"]).rename_columns(names) if names else None
 
 
 # changing ----------------------------------------------------------------------------------------------------------------

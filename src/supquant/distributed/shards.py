@@ -191,9 +191,9 @@ class ShardedTable:
         self._shards.owned(given)
         return given
 
-    def columns_at(self, ids: Array) -> Columns | None:
-        """Return the columns of the rows with some ids (n,); None if no row has any."""
-        found = self._shards.ask_owners(read_columns_of, ids).values()
+    def columns_at(self, ids: Array, names: Sequence[str]) -> Columns | None:
+        """Return some columns of the rows with some ids (n,); None if no row has any."""
+        found = self._shards.ask_owners(read_columns_of, ids, names).values()
         pieces = [
             (None if table is None else Columns.of_table(table), int(own.sum()), None) for own, table in found
         ]

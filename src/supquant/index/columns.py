@@ -80,9 +80,12 @@ class Columns(StoredArrays):
         self.check_once()
         return self._opened
 
-    def take(self, rows: RowNumbers) -> Any:
-        """Return the columns of some rows, a `pyarrow.Table`."""
-        return self.table().take(import_pyarrow().array(rows))
+    def take(self, rows: RowNumbers, names: Sequence[str] | None = None) -> Any:
+        """Return the columns of some rows, a `pyarrow.Table`: all of them, or those of some names that there are."""
+        table = self.table()
+        if names is not None:
+            table = table.select([name for name in table.column_names if name in names])
+        return table.take(import_pyarrow().array(rows))
 
     def kept(self, mask: Flags) -> Columns:
         """Return the columns of the rows that a mask (n_rows,) keeps."""

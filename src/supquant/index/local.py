@@ -363,7 +363,7 @@ def row_table(fixed: dict[str, Any], snapshot: Any, positions: Any, columns: Seq
         if name not in known:
             raise InputError(f"the index has no column {name!r}: it has {', '.join(known) or 'none'}")
     table = pa.table(fixed)
-    kept = snapshot.columns_at(positions) if wanted else None
+    kept = snapshot.columns_at(positions, wanted) if wanted else None
     for name in wanted:
         values = pa.nulls(len(positions), known[name])
         if kept is not None and name in kept.table().column_names:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from itertools import accumulate
@@ -266,12 +266,13 @@ class Snapshot:
                     types[column.name] = column.type
         return types
 
-    def columns_at(self, positions: Positions) -> Columns | None:
-        """Return the columns of rows by their positions (n,); None if no row has any."""
+    def columns_at(self, positions: Positions, names: Sequence[str]) -> Columns | None:
+        """Return some columns of rows by their positions (n,); None if no row has any."""
         order = np.argsort(positions, kind="stable")  # the rows of the first part come first
         pieces = []
         for part, _, rows in self._split(positions[order]):
-            columns = None if part.columns is None else Columns.of_table(part.columns.take(rows))
+            taken = None if part.columns is None else part.columns.take(rows, names)
+            columns = Columns.of_table(taken) if taken is not None and taken.num_columns else None
             pieces.append((columns, len(rows), None))
         joined = Columns.join(pieces)
         return None if joined is None else Columns.of_table(joined.take(np.argsort(order)))

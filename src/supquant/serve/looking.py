@@ -25,6 +25,7 @@ from supquant.model.codec import SupervisedCodec
 from supquant.parallel import row_blocks
 from supquant.progress import Progress
 from supquant.serve.calls import Call, operation
+from supquant.serve.columns import read_rows, rows_of
 from supquant.serve.fields import FLAG, IDS, INTEGER, NUMBER, OBJECT, TEXT, described, list_of
 from supquant.serve.limits import RefusalError
 from supquant.serve.mapping import layout, lays_out
@@ -332,7 +333,7 @@ async def read_shown(call: Call) -> Any:
 
 
 def _columns_of(index: CodeIndex, items: ItemTable, ids: Sequence[Any]) -> list[dict[str, Any]]:
-    own = index.get(list(ids)).to_pylist() if index.columns else [{} for _ in ids]
+    own = rows_of(index, ids, None).to_pylist() if index.columns else [{} for _ in ids]
     return [{**other, **row, "id": each} for each, row, other in zip(ids, own, items.rows(ids), strict=True)]
 
 
@@ -350,7 +351,9 @@ def _columns_of(index: CodeIndex, items: ItemTable, ids: Sequence[Any]) -> list[
 )
 async def read_reasons(call: Call) -> Any:
     """Say what a query looks like, and why items are near to it."""
-    fields = call.fields()
+    fields, max_k = call.fields(), call.service.limits.max_k
+    if len(fields["ids"]) > max_k:
+        raise RefusalError(422, f"ids must be at most {max_k:,}, got {len(fields['ids']):,}")
     query = await read_query(call, fields)
 
     def work() -> Any:
@@ -380,7 +383,8 @@ class ItemTable:
         if table is None:
             return [{} for _ in ids]
         places = [place.get(each) for each in ids]
-        found = iter(table.take([each for each in places if each is not None]).to_pylist())
+        there = [each for each in places if each is not None]
+        found = iter(read_rows(lambda some: table.take(pa.array(some, pa.int64())), there).to_pylist())
         return [{} if each is None else next(found) for each in places]
 
     def column(self, name: str, ids: Sequence[Any]) -> list[Any]:

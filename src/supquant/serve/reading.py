@@ -8,6 +8,7 @@ from importlib.resources import files
 from typing import Any
 
 from supquant.serve.calls import Answer, Call, operation, table_answer
+from supquant.serve.columns import MAX_COLUMN_BYTES, rows_of
 from supquant.serve.fields import (
     FLAG,
     ID,
@@ -121,7 +122,7 @@ def _items(call: Call, ids: list[Any], columns: list[str] | None) -> Any:
     if columns is None and not call.index.columns:
         call.index.codes(ids)  # refuses ids that are not there, and needs no pyarrow
         return {"items": [{"id": each} for each in ids]}
-    table = call.index.get(ids, columns)
+    table = rows_of(call.index, ids, columns)
     return table_answer(table) if call.accepts_arrow() else {"items": table.to_pylist()}
 
 
@@ -154,8 +155,14 @@ async def codes(call: Call) -> Any:
 )
 async def reconstruct(call: Call) -> Any:
     """Read the vectors that the codes of rows stand for."""
-    vectors = await call.in_thread(call.index.reconstruct, call.fields()["ids"])
-    return {"vectors": vectors, "width": vectors.shape[1]}
+    ids = call.fields()["ids"]
+    width = (await call.in_thread(call.index.reconstruct, ids[:1])).shape[1]
+    if 4 * width * len(ids) > MAX_COLUMN_BYTES:
+        most = MAX_COLUMN_BYTES // (4 * width)
+        raise RefusalError(
+            422, f"ids must be at most {most:,}, as a vector has {width:,} numbers, got {len(ids):,}"
+        )
+    return {"vectors": await call.in_thread(call.index.reconstruct, ids), "width": width}
 
 
 @operation("POST", "/v1/{index}/check_new", body=("ids",), answer={"new": FLAG}, example={})

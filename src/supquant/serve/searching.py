@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from supquant.arrays import Float32
 from supquant.serve.calls import OCTETS, Call, operation, table_answer
+from supquant.serve.columns import rows_of, tabulate
 from supquant.serve.fields import (
     FOUND,
     IDS,
@@ -170,7 +171,7 @@ async def _answer(call: Call, asked: _Search, queries: Float32 | int | str, *, s
     else:
         scores, ids = await call.in_thread(_search_like, call, asked, queries)
     if call.accepts_arrow():
-        return table_answer(await call.in_thread(call.index._tabulate, scores, ids, asked.columns))
+        return table_answer(await call.in_thread(tabulate, call.index, scores, ids, asked.columns))
     found: dict[str, Any] = {"ids": ids, "scores": scores}
     if asked.columns:
         found["columns"] = await call.in_thread(_columns, call, ids, asked.columns)
@@ -204,7 +205,7 @@ def _search_like(call: Call, asked: _Search, id_: int | str) -> tuple[NDArray[An
 
 def _columns(call: Call, ids: NDArray[Any], names: list[str]) -> dict[str, list[list[Any]]]:
     """Return columns of answers (q, k), by name: lists of lists."""
-    table = call.index.get(ids.ravel(), names).drop_columns(["id"])
+    table = rows_of(call.index, ids, names).drop_columns(["id"])
     width = max(1, ids.shape[1])
     return {
         name: [values[start : start + width] for start in range(0, len(values), width)]
@@ -260,7 +261,7 @@ async def select(call: Call) -> Any:
     fields = call.fields()
     where = _read_where(call, fields["where"])
     ids = await call.in_thread(call.version.select, where, fields.get("state"), kind=_kind_of(where))
-    return {"ids": ids.tolist()}
+    return {"ids": ids}
 
 
 @operation(

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from supquant.errors import InputError
 from supquant.index import CodeIndex
 from supquant.index.unknown_labels import classes_of
 from supquant.serve.calls import Call, operation
+from supquant.serve.columns import check_columns
 from supquant.serve.fields import CHANGED, described, read_codes, read_vectors
 from supquant.serve.limits import RefusalError
 from supquant.serve.served import Change
@@ -82,20 +82,9 @@ async def _put(call: Call, method: str) -> Any:
             mode = fields.get("unknown_labels", "error")
             y = _labels(fields, index)
             getattr(index, method)(ids=ids, X=X, y=y, metadata=metadata, unknown_labels=mode)
-        _check_columns(columns, index.columns)
+        check_columns(columns, index.columns)
 
     return await call.served.change(Change(make, key=call.change_key()))
-
-
-def _check_columns(before: Sequence[str], after: Sequence[str]) -> None:
-    """Raise an `InputError` if a new column would be in the way of conditions on another one."""
-    known = {name.casefold(): name for name in before}
-    for name in after:
-        other = known.setdefault(name.casefold(), name)
-        if other != name and name not in before:
-            raise InputError(
-                f"no condition could tell a column {name!r} from {other!r}: they differ only in case"
-            )
 
 
 def _labels(fields: Mapping[str, Any], index: CodeIndex) -> Any:

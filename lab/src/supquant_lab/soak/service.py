@@ -365,6 +365,10 @@ _CHANGES: list[dict[str, Any]] = [
     _adding(_encoded(pa.array([7.5], pa.float16()))),
     _adding(_encoded(pa.array([7], pa.decimal256(50)))),
     _adding(_encoded(pa.RunEndEncodedArray.from_arrays(pa.array([1], pa.int32()), pa.array([7])))),
+    _adding(
+        _encoded(pa.RunEndEncodedArray.from_arrays(pa.array([2**31 - 1], pa.int32()), pa.array(["a" * 9999])))
+    ),
+    _adding({f"c{number}": [7] for number in range(2000)}),
     _adding(_encoded(pa.array([2**62], pa.timestamp("s")))),
     _adding(_encoded(pa.array([{"a": "b"}], pa.struct([("a", pa.string_view())])))),
     _adding("A" * 100_000),
