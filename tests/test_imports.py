@@ -1,7 +1,10 @@
 """What an import costs, and what it may do without."""
 
+import re
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -66,3 +69,26 @@ def test_every_public_name_can_be_imported():
     assert all(hasattr(supquant, name) for name in supquant.__all__)
     with pytest.raises(AttributeError, match="no attribute 'Quantiser'"):
         supquant.Quantiser  # noqa: B018
+
+
+def test_the_versions_of_ci_cover_all_that_tests_need():
+    root = Path(__file__).parents[1]
+    lock = root / ".ci" / f"constraints-{sys.version_info[0]}.{sys.version_info[1]}.txt"
+    if not lock.is_file():
+        pytest.skip("CI has no versions for this Python")
+    locked = {plain_name(line.partition("==")[0]) for line in lock.read_text().splitlines()}
+    project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
+    extras, waiting, needed = project["optional-dependencies"], ["test"], set()
+    while waiting:
+        for each in extras[waiting.pop()]:
+            name, _, rest = each.partition("[")
+            if name == "supquant":
+                waiting += rest.partition("]")[0].split(",")
+            else:
+                needed.add(plain_name(re.split("[^A-Za-z0-9._-]", each)[0]))
+    needed |= {plain_name(re.split("[^A-Za-z0-9._-]", each)[0]) for each in project["dependencies"]}
+    assert needed - locked == set()
+
+
+def plain_name(name):
+    return re.sub("[-_.]+", "-", name.strip()).lower()
