@@ -262,6 +262,12 @@ def test_the_share_is_tiny_if_nothing_is_new(n):
         assert new_share(known, mixed) < 0.03
 
 
+def test_chance_makes_no_row_new():
+    # Two deviations alone would find a share in one of ten draws.
+    draws = (np.random.default_rng(seed).normal(size=(2, 3000)) for seed in range(100))
+    assert [new_share(known, mixed) for known, mixed in draws] == [0.0] * 100
+
+
 @pytest.mark.parametrize("n", [1, 2, 5])
 def test_the_share_of_few_rows_is_a_share(n):
     assert 0 <= new_share(np.arange(n, dtype=float), np.arange(n, dtype=float) + 9) < 1
