@@ -1,30 +1,21 @@
-"""Groups among rows without labels: clusterings, the share of new rows, and how much a row looks new."""
+"""Groups among rows without labels: clusterings, what they say of rows, and how probably two new rows share a class."""
 
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from scipy.special import expit
 
 from supquant.estimators.calibration import fit_curve
 from supquant.model import found_classes
 from supquant.model.clusters import unit_positions
 from supquant.model.found_classes import (
-    N_FOLDS,
-    N_NEIGHBOURS,
-    RATIO_RIDGE,
-    class_weights,
     cluster,
     cluster_likeness,
-    column_ratios,
     find_classes,
     likeness_directions,
-    neighbour_ratios,
-    new_share,
-    newness_curve,
-    novelty_weights,
     pairs_of_left_out,
 )
+from supquant.model.novelty import new_share
 
 KNOWN, NEW = 5, 3  # of eight groups of rows, those with labels and the others
 
@@ -183,52 +174,6 @@ def test_the_share_of_new_rows_is_found_from_clusterings(several):
     assert all(0.12 < share < 0.3 for share in shares)  # a fifth is new; without weights, shares are greater
 
 
-# how new a row looks -------------------------------------------------------------------------------------------------
-
-
-def counted(rows, counts, asking, folds):
-    """`neighbour_ratios` as a plain loop."""
-    found = np.empty((len(asking), N_FOLDS + 1))
-    for number, own in enumerate(asking):
-        others = np.argsort(-(rows @ rows[own]), kind="stable")
-        others = others[others != own]
-        for fold in range(N_FOLDS + 1):
-            nearest = others[folds[others] != fold][:N_NEIGHBOURS]
-            found[number, fold] = np.log((1 + counts[1, nearest].sum()) / (1 + counts[0, nearest].sum()))
-    return found
-
-
-def test_neighbours_are_counted_without_the_row_and_its_fold(rng):
-    rows = unit_positions(rng.normal(size=(1200, 6)).astype(np.float32))
-    counts = np.array(
-        [np.append(rng.uniform(0.2, 2, size=700), np.zeros(500)), np.repeat([0.0, 1.0], [700, 500])]
-    )
-    asking, folds = rng.permutation(1200)[:600], rng.integers(N_FOLDS, size=1200)
-    found = neighbour_ratios(rows, counts, asking, folds, 2)
-    np.testing.assert_allclose(found, counted(rows, counts, asking, folds), rtol=1e-12)
-
-
-def test_few_rows_have_neighbours(rng):
-    rows = unit_positions(rng.normal(size=(6, 3)).astype(np.float32))
-    found = neighbour_ratios(rows, np.eye(2)[:, [0, 0, 0, 1, 1, 1]], np.arange(6), np.arange(6) % N_FOLDS, 1)
-    np.testing.assert_allclose(
-        found, counted(rows, np.eye(2)[:, [0, 0, 0, 1, 1, 1]], np.arange(6), np.arange(6) % N_FOLDS)
-    )
-
-
-def test_ratios_of_columns_are_a_ridge_regression_without_the_fold(rng):
-    memberships = rng.dirichlet(np.full(6, 0.3), size=300).astype(np.float32)
-    ratios, folds = rng.normal(size=(300, N_FOLDS + 1)), rng.integers(N_FOLDS, size=300)
-    found = column_ratios(memberships, ratios, folds, 2)
-    centred = memberships - memberships.mean(axis=0, dtype=np.float64)
-    for fold in range(N_FOLDS + 1):
-        own = folds != fold
-        gram = centred[own].T @ centred[own]
-        gram += RATIO_RIDGE * np.trace(gram) / 6 * np.eye(6)
-        wanted = centred[own].T @ (ratios[own, fold] - ratios[own, fold].mean())
-        np.testing.assert_allclose(found[fold], np.linalg.solve(gram, wanted), rtol=1e-3, atol=1e-4)
-
-
 def test_rows_that_nothing_tells_apart_look_equally_new_with_and_without_a_label():
     # Every row is among the neighbours of others: without folds, they would tell which rows have a label.
     apart = []
@@ -240,187 +185,6 @@ def test_rows_that_nothing_tells_apart_look_equally_new_with_and_without_a_label
         of_labelled, of_unlabelled = found.of_labelled[found.judged], found.of_unlabelled[found.seen]
         apart.append((of_unlabelled.mean() - of_labelled.mean()) / found.of_unlabelled.std())
     assert abs(np.mean(apart)) < 0.1
-
-
-# the share of new rows -----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("share", [0.0, 0.1, 0.3])
-def test_the_share_of_new_rows_is_found(share, seed):
-    rng = np.random.default_rng(seed)
-    n_new = round(4000 * share)
-    mixed = np.concatenate([rng.normal(size=4000 - n_new), rng.normal(3.5, 1, size=n_new)])
-    found = new_share(rng.normal(size=3000), mixed)
-    assert share - 0.07 < found < share + 0.03
-
-
-@pytest.mark.parametrize("n", [50, 200, 3000])
-def test_the_share_is_tiny_if_nothing_is_new(n):
-    for seed in range(20):
-        known, mixed = np.random.default_rng(seed).normal(size=(2, n))
-        assert new_share(known, mixed) < 0.03
-
-
-def test_chance_makes_no_row_new():
-    # Two deviations alone would find a share in one of ten draws.
-    draws = (np.random.default_rng(seed).normal(size=(2, 3000)) for seed in range(100))
-    assert [new_share(known, mixed) for known, mixed in draws] == [0.0] * 100
-
-
-@pytest.mark.parametrize("n", [1, 2, 5])
-def test_the_share_of_few_rows_is_a_share(n):
-    assert 0 <= new_share(np.arange(n, dtype=float), np.arange(n, dtype=float) + 9) < 1
-
-
-@pytest.mark.parametrize("share", [0.1, 0.3])
-def test_the_share_of_new_rows_is_found_among_weighted_rows(share):
-    rng = np.random.default_rng(0)
-    known = rng.normal(
-        np.repeat([0, 2], [3000, 300])
-    )  # of two classes that are equally frequent among others
-    weights = np.repeat([0.5, 5], [3000, 300])
-    n_new = round(4000 * share)
-    mixed = rng.normal(np.repeat([0, 2, 7], [2000 - n_new // 2, 2000 - n_new // 2, n_new]))
-    assert share - 0.07 < new_share(known, mixed, weights / weights.mean()) < share + 0.03
-    assert new_share(known, mixed) > share + 0.1  # without weights, the rare class looks new
-
-
-# labelled rows whose classes are as frequent as those of others ----------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def shifted():
-    """Memberships in columns of three known classes and of a found one: of labelled rows, most of them of the first class, and of
-    rows without labels, of which a quarter is new and the others are equally of the three classes."""
-    rng = np.random.default_rng(0)
-
-    def memberships(of):
-        logits = 4 * np.eye(4)[of] + rng.normal(size=(len(of), 4))
-        return (np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)).astype(np.float32)
-
-    y = np.repeat([0, 1, 2], [1600, 200, 200])
-    return SimpleNamespace(
-        y=y, known=memberships(y), mixed=memberships(np.repeat([0, 1, 2, 3], [500, 500, 500, 500]))
-    )
-
-
-def test_weights_make_classes_as_frequent_as_among_rows_without_labels(shifted):
-    weights = class_weights(shifted.known, shifted.y, 3, shifted.mixed)
-    assert weights.mean() == pytest.approx(1)
-    shares = np.bincount(shifted.y, weights) / len(shifted.y)
-    np.testing.assert_allclose(shares, 1 / 3, atol=0.04)
-
-
-def test_rows_of_one_class_have_one_weight(shifted):
-    weights = class_weights(shifted.known, shifted.y, 3, shifted.mixed)
-    for label in range(3):
-        assert len(np.unique(weights[shifted.y == label])) == 1
-
-
-def test_weights_are_one_if_classes_are_equally_frequent(shifted):
-    rows = np.random.default_rng(1).permutation(2000)
-    known = rows[rows < 1500] // 500  # as many of each class
-    mixed = shifted.mixed[:1500]
-    weights = class_weights(mixed[np.argsort(known, kind="stable")], np.sort(known), 3, mixed)
-    np.testing.assert_allclose(weights, 1, atol=0.02)
-
-
-def test_weighted_rows_of_rare_classes_do_not_look_new(shifted):
-    rows, kinds = unit_positions(np.concatenate([shifted.known, shifted.mixed])), np.repeat([0.0, 1.0], 2000)
-    weights = class_weights(shifted.known, shifted.y, 3, shifted.mixed)
-
-    def looks_new(weights):
-        counts = np.stack([np.append(weights, np.zeros(2000)), kinds])
-        asking = 2000 + np.arange(2000)
-        ratios = neighbour_ratios(rows, counts, asking, np.zeros(4000, dtype=int), 1)[:, -1]
-        return ratios.reshape(4, 500).mean(axis=1)  # by class, the last one is new
-
-    with_weights, without = looks_new(weights), looks_new(np.ones(2000))
-    assert np.ptp(with_weights[:3]) < 0.4
-    assert without[1] - without[0] > 1  # without weights, the test would prove nothing
-    assert (with_weights[:3] < with_weights[3] - 0.7).all()
-
-
-@pytest.mark.parametrize(("n", "m"), [(0, 5), (5, 0)])
-def test_rows_have_equal_weights_if_there_is_nothing_to_compare(n, m):
-    known, mixed = np.full((n, 3), 1 / 3, np.float32), np.full((m, 3), 1 / 3, np.float32)
-    np.testing.assert_array_equal(class_weights(known, np.zeros(n, dtype=int), 2, mixed), np.ones(n))
-
-
-def test_a_class_without_rows_gives_finite_weights(shifted):
-    weights = class_weights(shifted.known, shifted.y, 4, shifted.mixed)
-    assert np.isfinite(weights).all()
-    assert (weights > 0).all()
-
-
-# how much a row looks new --------------------------------------------------------------------------------------------
-
-
-def normal_scores(rng, share, n=20_000):
-    """Return scores of known rows (n, 1), of mixed rows (n, 1), and which of them are new: normal with the means 0 and 3."""
-    new = rng.uniform(size=n) < share
-    return rng.normal(size=(n, 1)), rng.normal(3 * new)[:, None], new
-
-
-@pytest.mark.parametrize("share", [0.05, 0.2, 0.5])
-def test_the_logits_of_a_mixture_are_found(rng, share):
-    known, mixed, new = normal_scores(rng, share)
-    weights, shift = novelty_weights(known, mixed, share, np.ones(len(known)))
-    # With u the probability of being new, log(u / (1 - u)) is 3 x - 9 / 2 + log(share / (1 - share)).
-    assert weights[0] == pytest.approx(3, rel=0.15)
-    assert shift == pytest.approx(-4.5 + np.log(share / (1 - share)), rel=0.15)
-    u = expit(mixed @ weights + shift)
-    assert u.mean() == pytest.approx(share, abs=0.02)
-    assert u[new].mean() == pytest.approx(
-        (u * u).mean() / u.mean(), abs=0.05
-    )  # probabilities keep their word
-
-
-def test_known_rows_count_with_their_weights(rng):
-    known, mixed, _ = normal_scores(rng, 0.3)
-    odd = rng.normal(3, 1, size=(20_000, 1))  # rows that are not as others are, and have no weight
-    told = novelty_weights(known, mixed, 0.3, np.ones(len(known)))
-    again = novelty_weights(
-        np.concatenate([known, odd]), mixed, 0.3, np.repeat([1.0, 0.0], [len(known), len(odd)])
-    )
-    # The penalty on weights is in units of the spread of all rows, so they differ a little.
-    assert again[0][0] == pytest.approx(told[0][0], rel=0.02)
-    assert again[1] == pytest.approx(told[1], rel=0.02)
-
-
-def test_weights_of_scores_are_never_negative(rng):
-    known, mixed = rng.normal(size=(500, 3)), rng.normal(size=(800, 3))
-    mixed[:200, 0] += (
-        3  # the first score tells new rows, the second one speaks against them, and the last one is noise
-    )
-    mixed[:200, 1] -= 3
-    weights, _ = novelty_weights(known, mixed, 0.25, np.ones(500))
-    assert (weights >= 0).all()
-    assert weights[0] > 0.3
-    assert weights[1] == 0
-
-
-def test_scores_that_only_speak_against_new_rows_have_no_weight(rng):
-    known, mixed = rng.normal(size=(300, 2)), rng.normal(-1, 1, size=(300, 2))
-    weights, shift = novelty_weights(known, mixed, 0.2, np.ones(300))
-    assert not weights.any()
-    assert expit(shift) == pytest.approx(0.2, abs=0.01)  # every row is as probably new as any other
-
-
-def test_the_unit_of_a_score_does_not_matter(rng):
-    known, mixed = rng.normal(size=(500, 2)), rng.normal(0.8, 1, size=(500, 2))
-    mixed[:100] += 3
-    weights, shift = novelty_weights(known, mixed, 0.4, np.ones(500))
-    scale, offset = np.array([1000, 0.001]), np.array([5, -2])
-    other, moved = novelty_weights(known * scale + offset, mixed * scale + offset, 0.4, np.ones(500))
-    np.testing.assert_allclose(other * scale, weights, rtol=1e-2)
-    assert moved + other @ offset == pytest.approx(shift, rel=1e-2)
-
-
-def test_scores_that_are_all_equal_have_no_say():
-    weights, shift = novelty_weights(np.ones((50, 2)), np.ones((60, 2)), 0.3, np.ones(50))
-    assert expit(weights @ [1, 1] + shift) == pytest.approx(0.3, abs=0.01)
 
 
 # how probably two new rows share a class -----------------------------------------------------------------------------
@@ -527,25 +291,3 @@ def test_if_all_unlabelled_rows_are_new_labelled_ones_show_the_left_out_classes(
     assert len(added) == round(len(new) * 4 / 20)  # four of twenty classes are left out
     left_out = unit_positions(blobs.labelled[np.isin(blobs.y, [3, 7, 12, 16])])
     assert (added[:, None] == left_out).all(axis=2).any(axis=1).all()
-
-
-# how often rows that look so new are new -----------------------------------------------------------------------------
-
-
-def test_novelties_become_frequencies_whatever_their_scale(rng):
-    known, is_new = rng.normal(size=40_000), rng.uniform(size=60_000) < 0.3
-    mixed = rng.normal(size=60_000) + 2.5 * is_new
-    flat = [expit(each - 1) for each in (known, mixed)]  # for these densities, expit(2.5 each - 4) is right
-    curve = newness_curve(*flat, 0.3, np.ones(40_000))
-    said = np.interp(flat[1], *curve)
-    assert (np.diff(curve[1]) >= 0).all()
-    for part in np.array_split(np.argsort(mixed), 10):
-        assert said[part].mean() == pytest.approx(is_new[part].mean(), abs=0.04)
-    assert abs(flat[1] - is_new).mean() > abs(said - is_new).mean() + 0.1
-
-
-def test_rows_that_count_more_make_their_novelty_less_new():
-    known, mixed = np.repeat([0.2, 0.4], 500), np.repeat([0.2, 0.4, 0.8], [300, 300, 400])
-    equal, shifted = (newness_curve(known, mixed, 0.5, np.repeat(w, 500)) for w in ([1.0, 1.0], [1.8, 0.2]))
-    assert np.interp(0.2, *shifted) < np.interp(0.2, *equal)
-    assert np.interp(0.4, *shifted) > np.interp(0.4, *equal)

@@ -17,15 +17,7 @@ from supquant.inputs.validation import as_float32
 from supquant.model.added_classes import mean_positions
 from supquant.model.clusters import Clusters
 from supquant.model.feature_map import SupervisedMap, evidence
-from supquant.model.found_classes import (
-    N_FOLDS,
-    cluster_likeness,
-    find_classes,
-    new_share,
-    newness_curve,
-    novelty_weights,
-    pairs_of_left_out,
-)
+from supquant.model.found_classes import cluster_likeness, find_classes, pairs_of_left_out
 from supquant.model.kernel_rows import KernelRows
 from supquant.model.label_kernel import LabelKernel, LearnedLabels
 from supquant.model.left_out import (
@@ -34,6 +26,7 @@ from supquant.model.left_out import (
     leave_classes_out,
     spread_of,
 )
+from supquant.model.novelty import N_FOLDS, new_share, newness_curve, novelty_weights
 from supquant.model.position import Directions, Metric, learn_metric, principal_directions, within_scatter
 from supquant.model.spelling import Spelling
 from supquant.model.unseen_rows import imitate_held_out_rows
