@@ -249,3 +249,19 @@ def test_items_of_an_index_name_a_class_by_their_codes(planted):
         index.extend(members, ["named"] * 30)
     with pytest.raises(InputError, match="not in the index"):
         index.extend([10**6], ["other"])
+
+
+def test_a_class_that_gets_a_name_leaves_the_others_their_rows():
+    # Eight found classes among twenty known ones, so close together that the ridges of their means overlap.
+    rng = np.random.default_rng(3)
+    means = rng.normal(size=(28, 8))
+    y = rng.permutation(np.repeat(np.arange(28), 60))
+    X = (means[y] + rng.normal(0, 0.4, (len(y), 8))).astype(np.float32)
+    labels = [int(label) if label < 20 and row % 2 else None for row, label in enumerate(y)]
+    sq = SupervisedQuantizer(4, n_codewords=64, random_state=0).fit(X, labels)
+    before = np.bincount(sq.discover(X) + 1)[1:]
+    named = sq.found_.members[0]
+    sq.extend(X[named], np.full(len(named), 99))
+    after = np.bincount(sq.discover(X) + 1, minlength=len(before) + 1)[1:]
+    assert after[0] < 0.1 * before[0]
+    assert (after[1:] > 0.9 * before[1:]).all()

@@ -290,7 +290,7 @@ def test_the_probability_of_untrained_classes_is_divided_among_added_ones_and_ot
     z = np.array([[3.0, 0.0], [0.0, 3.0], [-3.0, -3.0], [3.0, 3.0]], dtype=np.float32)
     p = np.full((4, 1), 1.0, dtype=np.float32)
     u = np.array([0.8, 0.5, 0.8, 0.8], dtype=np.float32)
-    labels, left = divided(p, u, z, by_place, 1)
+    labels, left = divided(p, u, z, by_place, slice(1, None))
     np.testing.assert_allclose(labels.sum(axis=1), 1, rtol=1e-5)
     joint = (1 - left)[:, None] * labels
     np.testing.assert_allclose(joint[:, 0], 1 - u, rtol=1e-4)  # trained classes keep their probability

@@ -65,6 +65,7 @@ def draw_map(kind, rng):
         nearness=np.float32([0.7, 0, 0] if clustered else [0.7, 2.5, 0.3]),
         scatter=np.eye(K, dtype=np.float32),
         means=normal(L, K),
+        unnamed=normal(0, K),
         multilabel=kind == "several labels",
         spelling=spelling,
     )

@@ -11,7 +11,6 @@ from supquant.model.novelty import (
     N_FOLDS,
     N_NEIGHBOURS,
     RATIO_RIDGE,
-    WEIGHT_ROUNDS,
     column_ratios,
     nearest_rows,
     neighbour_ratios,
@@ -93,7 +92,9 @@ def test_classes_are_weighted_to_be_as_frequent_as_among_rows_without_labels(shi
     per_class = [np.unique(weights[shifted.y == label]) for label in range(3)]
     assert [len(each) for each in per_class] == [1, 1, 1]
     first, second, third = (float(each[0]) for each in per_class)
-    assert third / first == pytest.approx(10, rel=0.25)
+    assert third / first == pytest.approx(
+        10, rel=0.35
+    )  # one more of each kind is counted, which makes small shares smaller
     assert second / third == pytest.approx(1, abs=0.35)  # though a new class is near it
 
 
@@ -118,15 +119,11 @@ def test_weighted_rows_of_rare_classes_do_not_look_new(shifted):
     assert (with_weights[:3] < with_weights[3] - 0.7).all()
 
 
-def test_one_row_shifts_its_class_by_half(shifted):
-    # It has only neighbours without labels, and the rows of the other classes have only labelled ones.
-    n = N_NEIGHBOURS
-    nearest = np.repeat([np.arange(5, 5 + n), np.arange(5 + n, 5 + 2 * n)], [1, 4], axis=0)
-    y = np.concatenate([[0, 1, 1, 2, 2], np.full(n, -1), np.full(n, 1)])
-    weights = row_weights(nearest, np.arange(5), y, 3)
-    assert weights[1:5] == pytest.approx(1)
-    first = (1 + n) ** 0.5 * (1 + n) ** 0.5  # log((1 + n) / 1) - log(1 / (1 + n)), halved
-    assert weights[0] == pytest.approx(first**WEIGHT_ROUNDS)
+def test_chance_shifts_no_class(rng):
+    rows = unit_positions(rng.normal(size=(3000, 6)).astype(np.float32))
+    y = np.append(rng.integers(30, size=1500), np.full(1500, -1))
+    weights = row_weights(nearest_rows(rows, np.arange(1500), 1), np.arange(1500), y, 30)
+    np.testing.assert_array_equal(weights[:1500], 1)
 
 
 def test_a_class_without_rows_gives_finite_weights(shifted):

@@ -130,8 +130,8 @@ def _solved(scatter: Float32, means: Float32, ridge: float) -> NDArray[np.float6
     return np.asarray(np.linalg.solve(spread, means.T.astype(np.float64)), dtype=np.float64)
 
 
-def divided(p: Float32, u: Float32, z: Float32, by_place: Packed, n_trained: int) -> tuple[Float32, Float32]:
-    """Divide the probability u of no trained class among the added classes and all other classes, by positions.
+def divided(p: Float32, u: Float32, z: Float32, by_place: Packed, added: slice) -> tuple[Float32, Float32]:
+    """Divide the probability u of no trained class among the added classes and all others, by positions.
 
     Parameters
     ----------
@@ -140,23 +140,21 @@ def divided(p: Float32, u: Float32, z: Float32, by_place: Packed, n_trained: int
     u : ndarray of shape (b,), float32
         Probabilities of no trained class.
     z : ndarray of shape (b, g), float32
-        Positions. Near the mean of a trained class, added classes get little.
-    by_place : Packed, (L, g + 1)
-        Weights of the logits of trained and added classes, from `class_logits`.
-    n_trained : int
-        Number of trained classes, the first rows of `by_place`.
+        Positions. Near the mean of a trained class, or of a found one that has no name yet, added classes get little.
+    by_place : Packed, (n, g + 1)
+        Weights of the logits of all these classes, from `class_logits`.
+    added : slice
+        The rows of `by_place` of added classes.
 
     Returns
     -------
-    known : ndarray of shape (b, t + L - n_trained), float32
+    known : ndarray of shape (b, t + a), float32
         Like `p`, of trained and added labels, given that the class is a trained or an added one.
     new : ndarray of shape (b,), float32
         Probabilities of no trained and no added class.
     """
     scores = row_products(np.pad(z, ((0, 0), (0, 1)), constant_values=1), by_place)
-    shares = scipy.special.softmax(np.hstack([np.zeros_like(scores[:, :1]), scores]), axis=1)[
-        :, 1 + n_trained :
-    ]
+    shares = scipy.special.softmax(np.hstack([np.zeros_like(scores[:, :1]), scores]), axis=1)[:, 1:][:, added]
     joint = np.hstack([(1 - u)[:, None] * p, u[:, None] * shares])
     left = u * (1 - shares.sum(axis=1))
     return (joint / np.maximum(1 - left, 1e-12)[:, None]).astype(np.float32), left.astype(np.float32)

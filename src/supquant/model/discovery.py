@@ -50,7 +50,7 @@ NEAREST_CLASSES = 3
 """Number of known classes that are named for each found class."""
 
 MAX_JUDGED = 128
-"""The most similar known classes are those of at most this number of the most typical members."""
+"""The position of a found class, and the known classes nearest to it, are those of at most this number of typical members."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -299,6 +299,12 @@ def consensus(likeness: Float32) -> Float32:
     np.add.at(sums, numbers, likeness)
     kept = sizes >= MIN_MEMBERS
     return (sums[kept] / sizes[kept, None]).astype(np.float32)
+
+
+def group_positions(rows: FittedRows, found: FoundClasses) -> Float32:
+    """Return the mean positions (k, g) of the most typical members of each found class."""
+    asked = [each[:MAX_JUDGED] for each in found.members]
+    return np.array([rows.map.positions(as_float32(rows.X[each])).mean(axis=0) for each in asked])
 
 
 def _nearest_classes(rows: FittedRows, members: list[NDArray[np.intp]]) -> tuple[NDArray[np.int64], Float32]:

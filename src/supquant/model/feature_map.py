@@ -52,6 +52,7 @@ class SupervisedMap:
     )
     scatter: Float32  # (g, g) of z around the means of trained labels
     means: Float32  # (L, g) positions of labels: first those that were trained, then those that were added
+    unnamed: Float32  # (o, g) positions of found classes that have no label yet
     multilabel: bool
     spelling: Spelling  # of trained labels
 
@@ -66,6 +67,7 @@ class SupervisedMap:
         "nearness",
         "scatter",
         "means",
+        "unnamed",
     )
 
     def __post_init__(self) -> None:
@@ -213,9 +215,7 @@ class SupervisedMap:
         if self.n_trained == self.n_labels:
             return p
         z = self.positions(x)
-        return divided(p, self._novelty(logits, p, self._memberships(z)), z, self._by_place, self.n_trained)[
-            0
-        ]
+        return self.divided(p, self._novelty(logits, p, self._memberships(z)), z)[0]
 
     def from_logits(self, logits: Float32, x: Float32, *, of_items: bool = False) -> Float32:
         """Return the features (b, r + 1 + f + 2 g) of a block x (b, p), from its logits (b, L).
@@ -233,9 +233,7 @@ class SupervisedMap:
         memberships = self._memberships(z)
         features[:, r + 1 : first] = self._likeness(z, memberships)
         u = self._novelty(logits, p, memberships)
-        features[:, :r], features[:, r] = (
-            divided(s, u, z, self._by_place, self.n_trained) if self.n_trained < self.n_labels else (s, u)
-        )
+        features[:, :r], features[:, r] = self.divided(s, u, z)
         return features
 
     def _memberships(self, z: Float32) -> Float32 | None:
@@ -259,10 +257,19 @@ class SupervisedMap:
         }
         return {name: pack_rows(matrix.T) for name, matrix in matrices.items()}
 
+    def divided(self, s: Float32, u: Float32, z: Float32) -> tuple[Float32, Float32]:
+        """Return s (b, t) with a column for each added label, and the probabilities (b,) of no trained and no added label.
+
+        Without added labels, s and the probabilities u (b,) of no trained label stay; positions z (b, g) divide u among them.
+        """
+        if self.n_trained == self.n_labels:
+            return s, u
+        return divided(s, u, z, self._by_place, slice(self.n_trained, self.n_labels))
+
     @cached_property
     def _by_place(self) -> Packed:
-        """Weights (L, g + 1) from z to the logits of all labels; the last column holds the shifts."""
-        return class_logits(self.means, self.scatter)
+        """Weights (L + o, g + 1) from z to the logits of all labels and of found classes; the last column holds the shifts."""
+        return class_logits(np.concatenate([self.means, self.unnamed]), self.scatter)
 
     @cached_property
     def added_means(self) -> Float32:
@@ -283,14 +290,22 @@ class SupervisedMap:
         return np.asarray(means / np.where(squares > 0, squares, 1), dtype=np.float32)
 
     def with_classes(self, z: Float32, labels: Labels) -> SupervisedMap:
-        """Return a map that knows more classes, those of rows at positions z (n, g) with labels."""
-        return replace(self, means=np.concatenate([self.means, mean_positions(z, labels)]))
+        """Return a map that knows more classes, those of rows at positions z (n, g) with labels.
+
+        A found class that most rows of a label are nearest to has this label now.
+        """
+        added = replace(self, means=np.concatenate([self.means, mean_positions(z, labels)]))
+        if not len(self.unnamed):
+            return added
+        nearest = row_products(
+            np.pad(z, ((0, 0), (0, 1)), constant_values=1), class_logits(self.unnamed, self.scatter)
+        )
+        votes = labels.sparse().T @ np.eye(len(self.unnamed))[nearest.argmax(axis=1)]
+        return replace(added, unnamed=np.delete(self.unnamed, np.unique(votes.argmax(axis=1)), axis=0))
 
     def without_added(self, u: Float32, z: Float32) -> Float32:
         """Return the probabilities (b,) of no trained and no added class, of rows at z (b, g), given u (b,)."""
-        if self.n_trained == self.n_labels:
-            return u
-        return divided(np.zeros((len(z), 0), dtype=np.float32), u, z, self._by_place, self.n_trained)[1]
+        return self.divided(np.zeros((len(z), 0), dtype=np.float32), u, z)[1]
 
     def _novelty(self, logits: Float32, p: Float32, memberships: Float32 | None) -> NDArray[np.floating]:
         """Return u (b,); with several labels per row, the probability that the row carries none."""
@@ -326,6 +341,7 @@ class SupervisedMap:
             nearness=(3,),
             scatter=("g", "g"),
             means=("T", "g"),
+            unnamed=("o", "g"),
         )
         if not 0 < sizes["L"] <= sizes["T"]:
             raise InputError(f"means of shape {own['means'].shape} do not fit the other arrays")

@@ -219,6 +219,7 @@ def learn_features(
         nearness=np.array(news.nearness, dtype=np.float32),
         scatter=within_scatter(z, of_sample).astype(np.float32),
         means=mean_positions(z, of_sample),
+        unnamed=np.zeros((0, z.shape[1]), dtype=np.float32),
         multilabel=labels.multilabel,
         spelling=spelling,
     )

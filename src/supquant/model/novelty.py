@@ -25,7 +25,7 @@ CORE = 0.25
 """How often the rows of a class have labels shows where it is purest: at this quantile of its rows by how far others outnumber
 labelled ones near them. New rows that resemble a class raise the others."""
 
-WEIGHT_ROUNDS = 2
+WEIGHT_ROUNDS = 3
 """Classes are weighted in this number of rounds. If few rows of a class have labels, one finds only a part of its weight."""
 
 N_FOLDS = 5
@@ -79,7 +79,8 @@ def row_weights(
 ) -> Float64:
     """Return as how many labelled rows each row counts (n,), so that classes are as frequent with labels as without.
 
-    Otherwise the rows of a class of which few are labelled would look new. Rows without labels count as none.
+    Otherwise the rows of a class of which few are labelled would look new. Classes are shifted as far as their shifts spread by
+    more than chance (empirical Bayes). Rows without labels count as none.
 
     Parameters
     ----------
@@ -98,17 +99,22 @@ def row_weights(
     >>> rows = np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
     >>> asking = np.flatnonzero(y >= 0)
     >>> row_weights(nearest_rows(rows, asking, 1), asking, y, 2)[[0, 20, 40, 50]].round(1)
-    array([0.5, 0. , 1.9, 0. ])
+    array([0.6, 0. , 1.4, 0. ])
     """
-    weights, labelled, own = (y >= 0).astype(np.float64), y >= 0, y[asking]
-    counts, shifts = np.bincount(own, minlength=n_labels), np.zeros(n_labels)
+    labelled, own = y >= 0, y[asking]
+    counts = np.bincount(own, minlength=n_labels)
+    shifts, chance = (
+        np.zeros(n_labels),
+        2 / np.maximum(counts, 1),
+    )  # the variance of the log ratio of two such counts
+    weights = labelled.astype(np.float64)
     for _ in range(WEIGHT_ROUNDS):
-        ratios = _log_ratios(weights[nearest[:, :N_NEIGHBOURS]])
+        ratios = _log_ratios(weights[nearest[:, :N_NEIGHBOURS]]) + np.log(weights[asking])
         for number in np.flatnonzero(counts):
             shifts[number] = np.quantile(ratios[own == number], CORE)
         shifts[counts > 0] -= np.median(shifts[counts > 0])
-        # As if one more row of each class had no shift: few rows say little.
-        weights[labelled] *= np.exp(shifts * counts / (counts + 1))[y[labelled]]
+        spread = max(0.0, float((shifts**2 - chance)[counts > 0].mean()))
+        weights[labelled] = np.exp(shifts * spread / (spread + chance))[y[labelled]]
     return weights
 
 

@@ -25,7 +25,7 @@ from supquant.inputs.validation import check_columns, check_training_rows, dista
 from supquant.interrupts import defers_interrupts
 from supquant.model.calibration import fit_curves, try_unlabelled
 from supquant.model.codec import SupervisedCodec
-from supquant.model.discovery import FoundClasses, find_groups
+from supquant.model.discovery import FoundClasses, find_groups, group_positions
 from supquant.model.features import inherited_features, learn_features
 from supquant.model.item_codes import CodebookStep, codebook_steps
 from supquant.model.item_rows import blank_codec, encode_rows, sample_items
@@ -216,11 +216,13 @@ class SupervisedQuantizer(LabelEstimator):
                 trial = try_unlabelled(rows, codec, codes, rng)
                 self.summary_ = summarize(rows, codec, codes, trial)
                 curves = fit_curves(rows, codec, codes, trial) if shorter is None else shorter.curves
-            found = None if shorter is None else shorter.found
+            found, map_ = None if shorter is None else shorter.found, codec.map
             if shorter is None and rows.map.clusters is not None:
                 with reporter.task("found classes"):
                     found = find_groups(rows, rng)
-            self.codec_ = replace(codec, curves=curves, found=found, centre=centre)
+                    if found is not None:
+                        map_ = replace(map_, unnamed=group_positions(rows, found))
+            self.codec_ = replace(codec, feature_map=map_, curves=curves, found=found, centre=centre)
         return self
 
     @property

@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from supquant.arrays import Codes, Float32
 from supquant.inputs.labels import Labels
-from supquant.model.added_classes import divided
 from supquant.model.codec import SupervisedCodec
 from supquant.model.vectors import item_novelty, item_positions
 from supquant.parallel import row_blocks
@@ -63,9 +62,7 @@ def class_shares(codec: Any, decoded: Float32) -> Shares | None:
     words = spelling.of_labels(every, 0, L)[:, :r]  # (L, r)
     shares = np.clip(meaning @ words.T, 0, 1)
     shares = (shares / np.maximum(shares.sum(axis=1, keepdims=True), 1)).astype(np.float32)
-    if codec.map.n_labels == L:
-        return Shares(shares, u[:, 0])
-    return Shares(*divided(shares, u[:, 0], item_positions(decoded, codec.map), codec.map._by_place, L))
+    return Shares(*codec.map.divided(shares, u[:, 0], item_positions(decoded, codec.map)))
 
 
 def look_like(codec: Any, codes: Codes) -> NDArray[np.int64] | None:
