@@ -11,7 +11,8 @@ kernel_rows        labelled rows seen through the kernel, and the sums over them
 kernel_classifier  least squares, then logistic regression
 class_means        the classifier of many classes
 position           coordinates and a metric in which classes lie close together
-found_classes      clusterings of rows with and without labels; how new a vector looks, and when two new ones share a class
+found_classes      clusterings of rows with and without labels, and when two new rows share a class
+novelty            how new a vector looks, from the rows without labels near it
 left_out           how new a vector looks, from classes that are left out, if few rows have no label
 feature_map        the learned map from vectors to features
 clusters           the part of the map that compares vectors by clusterings

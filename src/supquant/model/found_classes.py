@@ -19,7 +19,14 @@ from supquant.arrays import Flags, Float32, Float64
 from supquant.codec.gaussian_map import GaussianMap
 from supquant.estimators.calibration import ANSWERS
 from supquant.model.clusters import Clusters, cluster_powers, unit_positions
-from supquant.model.novelty import N_FOLDS, column_ratios, nearest_rows, neighbour_ratios, row_weights
+from supquant.model.novelty import (
+    BLOCK_ROWS,
+    N_FOLDS,
+    column_ratios,
+    nearest_rows,
+    neighbour_ratios,
+    row_weights,
+)
 from supquant.parallel import ordered_map, row_blocks
 
 N_CLUSTERINGS = 16
@@ -49,9 +56,6 @@ FOLD_CLUSTERINGS = 4
 
 FOLD_ROWS = 512
 """At most this number of rows of left-out classes are queries in a fold, and as many are items."""
-
-BLOCK_ROWS = 512
-"""Number of rows whose memberships are computed at a time."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,15 +18,13 @@ from supquant.inputs.labels import Labels, read_labels
 from supquant.inputs.validation import as_float32
 from supquant.model.feature_map import evidence
 from supquant.model.label_kernel import LabelKernel
+from supquant.model.novelty import N_FOLDS
 from supquant.model.position import Directions, root_spreads, within_scatter
 from supquant.parallel import ordered_map
 from supquant.rows import Rows
 
 DEFAULT_SHARE = 0.05
 """Expected fraction of rows from new classes, if neither the user nor unlabelled rows say otherwise."""
-
-N_FOLDS = 5
-"""The classes are divided into at most this number of folds."""
 
 STUDY_ROWS = 6000
 """The study of left-out classes has at most this number of rows."""

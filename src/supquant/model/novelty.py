@@ -29,7 +29,7 @@ WEIGHT_ROUNDS = 3
 """Classes are weighted in this number of rounds. If few rows of a class have labels, one finds only a part of its weight."""
 
 N_FOLDS = 5
-"""Rows are judged by what this number of folds say without their own."""
+"""Rows are judged by what this number of folds say without their own, and known classes are left out in as many."""
 
 RATIO_RIDGE = 0.1
 """Ridge of the regression of ratios, in units of the mean square of a membership around its mean."""
@@ -42,7 +42,7 @@ SHARE_DEVIATIONS, CERTAIN_DEVIATIONS = 2, 5
 """The share of new rows is what is left of it after two standard deviations, and 0 unless something is left after five."""
 
 BLOCK_ROWS = 512
-"""Number of rows whose neighbours are found at a time."""
+"""Number of rows whose neighbours, or memberships, are computed at a time."""
 
 
 # how far rows without labels outnumber others ------------------------------------------------------------------------
