@@ -5,16 +5,19 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from interrupted_commands import MAX_SECONDS, STATUS, assert_ends_well
+from interrupted_commands import MAX_SECONDS, STATUS, assert_ends_well, content_of, run_command_in_child
 
 from supquant import CodeIndex, SupervisedQuantizer
 from supquant.cli import main
 from supquant.cli.commands import OWN_COMMANDS
+from supquant.index.manifest import MANIFEST
+from supquant.storage import replacing
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are found in /proc")
 
@@ -92,15 +95,122 @@ def test_a_command_ends_in_one_line_with_nothing_half_written(name, make_folder)
     assert_ends_well(main, arguments.split(), make_folder, outputs, seconds=SECONDS.get(name))
 
 
-def test_a_service_ends_when_it_is_interrupted(make_folder):
-    assert_ends_well(
-        main,
-        ["serve", "index", "--port", "0"],
-        make_folder,
-        ["index"],
-        seconds=1.5,
-        ends_in_order=[signal.SIGTERM],
+WRITING = {
+    **{name: command for name, command in COMMANDS.items() if command[1]},
+    "fit": (COMMANDS["fit"][0], ["out"]),
+    "extend in place": ("extend model new.npz", ["model"]),
+    "extend an index": ("extend index new.npz -o out", ["out"]),
+    "extend an index in place": ("extend index new.npz", ["index"]),
+    "add to an index": ("index model more.npz -o index --append --ids ids", ["index"]),
+    "search to a table": ("search index few.npz -o out.parquet", ["out.parquet"]),
+    "audit to files": ("audit few.npz -o out.html -o out.csv", ["out.html", "out.csv"]),
+}
+"""Commands that write all of their outputs or none, and what they write."""
+
+
+@pytest.fixture
+def signal_itself(monkeypatch):
+    """Return a function that lets a process signal itself before or after an output takes its place: of an index, its manifest."""
+
+    def signal_at(moment, outputs, number):
+        sync, rename, sent = replacing.sync_file, replacing.rename_open, []
+
+        def send(path):
+            if not sent and (path.name in outputs or (path.name == MANIFEST and path.parent.name in outputs)):
+                sent.append(number)
+                signal.raise_signal(number)
+
+        def synced(file):
+            sync(file)
+            for name in (*outputs, MANIFEST):
+                path = Path(file.name).with_name(name)
+                if Path(file.name).name.startswith(replacing._temporary_prefix(path)):
+                    send(path)
+
+        def renamed(file, target):
+            rename(file, target)
+            send(target)
+
+        if moment == "before":
+            monkeypatch.setattr(replacing, "sync_file", synced)
+        else:
+            monkeypatch.setattr(replacing, "rename_open", renamed)
+
+    return signal_at
+
+
+@pytest.mark.parametrize("number", STATUS)
+@pytest.mark.parametrize("name", WRITING)
+def test_a_signal_before_an_output_takes_its_place_leaves_none(name, number, make_folder, signal_itself):
+    arguments, outputs = WRITING[name]
+    signal_itself("before", outputs, number)
+    folder = make_folder()
+    before, names = content_of(folder, outputs), {path.name for path in folder.iterdir()}
+    end = run_command_in_child(main, arguments.split(), folder)
+    assert (end.status, end.lines[-1]) == (
+        STATUS[number],
+        "Interrupted." if number == signal.SIGINT else "Terminated.",
     )
+    assert content_of(folder, outputs) == before
+    assert {path.name for path in folder.iterdir()} == names
+
+
+@pytest.mark.parametrize("number", STATUS)
+@pytest.mark.parametrize("name", WRITING)
+def test_a_signal_after_an_output_took_its_place_comes_too_late(name, number, make_folder, signal_itself):
+    arguments, outputs = WRITING[name]
+    signal_itself("after", outputs, number)
+    folder = make_folder()
+    before = [content_of(folder, [each]) for each in outputs]
+    end = run_command_in_child(main, arguments.split(), folder)
+    assert end.status == 0, end.lines
+    assert not [line for line in end.lines if "nterrupted" in line or "erminated" in line]
+    after = [content_of(folder, [each]) for each in outputs]
+    assert all(new and new != old for new, old in zip(after, before, strict=True))
+
+
+LATE = """
+import os, signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from pathlib import Path
+from supquant.cli import ending
+from supquant.storage import replacing, write_file_atomically
+
+NUMBER, WHEN = {!r}
+ending.GRACE_SECONDS = 0.05
+
+def rename(file, target, rename=replacing.rename_open):
+    if WHEN == "while the disk is slow":
+        os.kill(os.getpid(), NUMBER)
+        time.sleep(0.5)
+    rename(file, target)
+
+class Last:
+    def __del__(self, kill=os.kill, process=os.getpid(), number=NUMBER):
+        kill(process, number)
+
+def write():
+    with ending.writing(Path("out")):
+        write_file_atomically("out", b"all")
+    if WHEN == "while Python ends":
+        sys.modules["last"] = Last()  # it is deleted when handlers of signals are gone
+
+replacing.rename_open = rename
+ending.run_command(write)
+"""
+
+
+@pytest.mark.parametrize("when", ["while the disk is slow", "while Python ends"])
+@pytest.mark.parametrize("number", STATUS)
+def test_a_signal_comes_too_late_until_the_process_is_gone(number, when, tmp_path):
+    command = [sys.executable, "-c", LATE.format((int(number), when))]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (tmp_path / "out").read_bytes() == b"all"
+
+
+def test_a_service_ends_when_it_is_interrupted(make_folder):
+    assert_ends_well(main, ["serve", "index", "--port", "0"], make_folder, ["index"], seconds=1.5)
 
 
 WAITING = {

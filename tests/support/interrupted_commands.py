@@ -93,11 +93,11 @@ def _marked(mark):
     return found
 
 
-def assert_ends_well(main, arguments, make_folder, outputs, *, seconds=None, ends_in_order=()):
+def assert_ends_well(main, arguments, make_folder, outputs, *, seconds=None):
     """Assert that a command ends well, whenever it is interrupted: with all of its outputs, or with none and one line.
 
     `make_folder` makes the current folder, and `outputs` are what the command writes there. Without `seconds`, the command is
-    first run to the end. After signals in `ends_in_order`, it ends as if nobody had interrupted it.
+    first run to the end.
     """
     if seconds is None:
         whole = run_command_in_child(main, arguments, make_folder())
@@ -113,16 +113,15 @@ def assert_ends_well(main, arguments, make_folder, outputs, *, seconds=None, end
         if n_interrupted == 2:
             break
         folder = make_folder()
-        before, names = _content(folder, outputs), {path.name for path in folder.iterdir()}
+        before, names = content_of(folder, outputs), {path.name for path in folder.iterdir()}
         end = run_command_in_child(main, arguments, folder, number=number, after=fraction * seconds)
         assert end.seconds_after < MAX_SECONDS, (number, end.lines)
-        if end.status == 0:  # it was faster, or ends in order
+        if end.status == 0:  # it was faster, or is a service that ends in order
             continue
-        assert number not in ends_in_order
         said = [line for line in end.lines if "nterrupted" in line or "erminated" in line]
         assert (end.status, said) == (STATUS[number], end.lines[-1:]), end.lines
         assert not any("Traceback" in line or "ignored" in line for line in end.lines), end.lines
-        assert _content(folder, outputs) == before
+        assert content_of(folder, outputs) == before
         assert not set(outputs) & ({path.name for path in folder.iterdir()} - names)
         began = time.monotonic()
         while left := end.left():  # workers look once a second whether they are still needed
@@ -132,7 +131,8 @@ def assert_ends_well(main, arguments, make_folder, outputs, *, seconds=None, end
     assert n_interrupted
 
 
-def _content(folder, outputs):
+def content_of(folder, outputs):
+    """Return the bytes of the files and of the files in the folders that a command writes, by their paths."""
     files = [
         path for each in outputs for path in (folder / each, *(folder / each).rglob("*")) if path.is_file()
     ]

@@ -8,8 +8,10 @@ from typing import Annotated
 import typer
 
 from supquant.cli.console import err, print_line, progress_bars
+from supquant.cli.ending import writing
 from supquant.cli.files import check_output, has_columns
 from supquant.cli.options import Ids, Items, Jobs, Labels, Vectors, open_items
+from supquant.storage import write_file_atomically
 
 OUTPUTS = (".html", ".csv", ".parquet")
 """Endings of the files that the command writes: a page or a table of findings."""
@@ -53,12 +55,15 @@ def audit(
         found = find(
             source, texts=texts, n_neighbours=neighbours, random_state=seed, n_jobs=jobs, callback=callback
         )
-    for output in outputs:
-        if output.suffix == ".html":
-            page = audit_page(found, source.metadata if with_columns else None, f"Audit of {items.name}")
-            output.write_text(page, encoding="utf-8")
-        else:
-            found.save(output)
+    page = b""
+    if any(output.suffix == ".html" for output in outputs):
+        page = audit_page(found, source.metadata if with_columns else None, f"Audit of {items.name}").encode()
+    with writing(*outputs):
+        for output in outputs:
+            if output.suffix == ".html":
+                write_file_atomically(output, page)
+            else:
+                found.save(output)
     for line in str(found).splitlines():
         print_line(line)
     print_line(f"Wrote {', '.join(map(str, outputs))}.")

@@ -8,9 +8,11 @@ from typing import Annotated
 import typer
 
 from supquant.cli.console import print_line, print_table, progress_bars
+from supquant.cli.ending import writing
 from supquant.cli.files import check_output
 from supquant.demo.digits import run_demo
 from supquant.demo.page import demo_page
+from supquant.storage import write_file_atomically
 
 app = typer.Typer()
 
@@ -32,5 +34,7 @@ def demo(
         ],
         title=f"{found.n_queries} queries over {found.n_database} digits not seen in training",
     )
-    output.write_text(demo_page(found), encoding="utf-8")
+    page = demo_page(found)
+    with writing(output):
+        write_file_atomically(output, page.encode())
     print_line(f"Wrote {output}: open it in a browser.")

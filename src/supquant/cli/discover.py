@@ -9,9 +9,11 @@ import numpy as np
 import typer
 
 from supquant.cli.console import err, print_line, progress_bars
+from supquant.cli.ending import writing
 from supquant.cli.files import check_output, has_columns
 from supquant.cli.options import Ids, Items, Jobs, Labels, Vectors, open_items
 from supquant.errors import InputError
+from supquant.storage import write_file_atomically
 
 OUTPUTS = (".html", ".csv")
 """Endings of the files that the command writes: a page, or a table of items."""
@@ -82,18 +84,21 @@ def discover(
     metadata = source.metadata if with_columns else None
     source_of_rows = "--by-id" if model is not None and model.is_dir() else f"--vectors {items}"
     command = f"supquant extend {model or save or 'MODEL'} {{}} {source_of_rows}"
-    for output in outputs:
-        if output.suffix == ".html":
-            page = discovery_page(
-                found,
-                metadata,
-                f"Found classes of {items.name}",
-                labels=given,
-                extend=command.format("labels.csv"),
-            )
-            output.write_text(page, encoding="utf-8")
-        else:
-            found.save(output, given, metadata)
+    page = b""
+    if any(output.suffix == ".html" for output in outputs):
+        page = discovery_page(
+            found,
+            metadata,
+            f"Found classes of {items.name}",
+            labels=given,
+            extend=command.format("labels.csv"),
+        ).encode()
+    with writing(*outputs):
+        for output in outputs:
+            if output.suffix == ".html":
+                write_file_atomically(output, page)
+            else:
+                found.save(output, given, metadata)
     for line in str(found).splitlines():
         print_line(line)
     print_line(f"Wrote {', '.join(map(str, outputs))}.")

@@ -13,8 +13,9 @@ import typer
 
 from supquant.arrays import Array
 from supquant.cli.console import err, print_line
+from supquant.cli.ending import writing
 from supquant.cli.files import check_output, check_parent, has_columns
-from supquant.cli.index import change_folder, ids_in_kind_of, labels_shown
+from supquant.cli.index import change_folder, ids_in_kind_of, labels_shown, save
 from supquant.cli.options import Ids, Labels, open_items
 from supquant.errors import InputError
 from supquant.index import CodeIndex
@@ -87,7 +88,9 @@ def _extend_model(path: Path, items: Path, output: Path | None, *columns: str | 
     before = model.codec_
     check_extensible(before)
     X, y, _ = _read_labelled(items, *columns)
-    model.extend(X, y).save(output or path)
+    model.extend(X, y)
+    with writing(output or path):
+        model.save(output or path)
     _print_added(path, output, before, model.codec_, y)
 
 
@@ -126,7 +129,7 @@ def _save_extended(
 ) -> None:
     if output is not None:
         extended = extend(index)
-        extended.save(output)
+        save(extended, output)
     else:
         extended = change_folder(path, extend)
     _print_added(path, output, index.codec, extended.codec, y)

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from supquant.cli.console import err, print_line, progress_bars
-from supquant.cli.ending import INTERRUPTED, announce_end, keeping_result
+from supquant.cli.ending import INTERRUPTED, announce_end, keeping_result, writing
 from supquant.cli.files import check_output
 from supquant.cli.options import (
     Device,
@@ -121,7 +121,8 @@ def fit(
             except KeyboardInterrupt:
                 _save_interrupted(estimator, output)
                 raise typer.Exit(INTERRUPTED) from None
-    estimator.save(output)
+    with writing(output):
+        estimator.save(output)
     for line in str(_summary(estimator, y)).splitlines():
         print_line(line)
     print_line(f"Wrote {output}: {len(X):,} rows learned, {estimator.codec_.n_codebooks} bytes per code.")
@@ -150,7 +151,8 @@ def _summary(estimator: Any, y: Any) -> Any:
 def _save_interrupted(estimator: Any, output: Path) -> None:
     """Write the best model so far, if there is one."""
     if hasattr(estimator, "codec_"):
-        estimator.save(output)
+        with writing(output):
+            estimator.save(output)
         announce_end(f"Interrupted: wrote the best model so far to {output}.")
     else:
         announce_end("Interrupted before there was a model; nothing was written.")

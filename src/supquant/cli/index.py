@@ -12,6 +12,7 @@ import typer
 
 from supquant.arrays import Codes
 from supquant.cli.console import err, print_facts, print_line, print_table, progress_bars
+from supquant.cli.ending import writing
 from supquant.cli.files import (
     ANSWER_FILES,
     check_output,
@@ -38,7 +39,7 @@ from supquant.cli.options import (
 )
 from supquant.errors import InputError, SaveConflictError
 from supquant.index import CodeIndex
-from supquant.index.files import read_replaceable
+from supquant.index.files import MANIFEST, read_replaceable
 from supquant.index.local import CodecStep
 from supquant.index.searchable import Change
 from supquant.index.unknown_labels import (
@@ -115,7 +116,7 @@ def make_index(
         index = change_saved(output, lambda saved: new_items.put("add", saved, names, kept), codec)
     else:
         new_items.put("add", index, names, kept)
-        index.save(output, overwrite=replace)
+        save(index, output, overwrite=replace)
     done = f"Added {len(source):,} items to" if append else "Wrote"
     print_line(
         f"{done} {output}: {len(index):,} items, {codec.n_codebooks} bytes per code{_vectors_shown(index)}."
@@ -175,9 +176,9 @@ def search(
         items = open_items(refine_from, None, ids=None)
         first = items if refine is None else (items, refine)
     if output is not None and output.suffix == ".parquet":
-        write_table(
-            output, index.search_table(Q, k, columns, ranking=ranking, where=among, n_jobs=jobs, refine=first)
-        )
+        table = index.search_table(Q, k, columns, ranking=ranking, where=among, n_jobs=jobs, refine=first)
+        with writing(output):
+            write_table(output, table)
         print_line(f"Wrote {output}: answers to {len(Q):,} queries.")
         return
     scores, ids = index.search(Q, k, ranking=ranking, where=among, n_jobs=jobs, refine=first)
@@ -187,7 +188,8 @@ def search(
             print_line(f"{len(ids) - SHOWN_QUERIES:,} more queries: write all answers with -o answers.csv")
         return
     shown = _columns_of(index, ids, columns)
-    write_answers(output, scores, ids, shown)
+    with writing(output):
+        write_answers(output, scores, ids, shown)
     print_line(f"Wrote {output}: {ids.shape[1]} answers to each of {len(ids):,} queries.")
 
 
@@ -343,8 +345,14 @@ def change_folder(folder: Path, changed: Callable[[CodeIndex], CodeIndex]) -> Co
     while True:
         index = changed(CodeIndex.load(folder))
         with contextlib.suppress(SaveConflictError):
-            index.save(folder)
+            save(index, folder)
             return index
+
+
+def save(index: CodeIndex, folder: Path, *, overwrite: bool = False) -> None:
+    """Save an index as the output of the command."""
+    with writing(folder / MANIFEST):
+        index.save(folder, overwrite=overwrite)
 
 
 def encoded(

@@ -13,6 +13,7 @@ import typer
 import supquant
 from supquant import evaluation, kernels
 from supquant.cli.console import err, print_facts, print_line, print_table, progress_bars
+from supquant.cli.ending import writing
 from supquant.cli.files import CODE_FILES, check_output, check_space, make_folder, write_codes
 from supquant.cli.index import encoded, print_index
 from supquant.cli.options import (
@@ -75,7 +76,7 @@ def encode(
     codec = load_model(model).codec_
     source = open_items(items, vectors, labels, ids)
     check_space(output, len(source) * codec.n_codebooks)
-    with progress_bars() as callback:
+    with progress_bars() as callback, writing(output):
         write_codes(output, encoded(codec, source, jobs, callback), (len(source), codec.n_codebooks))
     print_line(f"Wrote {output}: {len(source):,} codes of {codec.n_codebooks} bytes.")
 
@@ -153,16 +154,17 @@ def evaluate(
         )
     if json is not None:
         precision_at = {str(k): precision for k, precision in quality.precision_at.items()}
-        write_json(
-            json,
-            {
-                "map": quality.map,
-                "map_tie_aware": quality.map_tie_aware,
-                "precision_at": precision_at,
-                "n_without_answer": quality.n_without_answer,
-                "cut": cut,
-            },
-        )
+        with writing(json):
+            write_json(
+                json,
+                {
+                    "map": quality.map,
+                    "map_tie_aware": quality.map_tie_aware,
+                    "precision_at": precision_at,
+                    "n_without_answer": quality.n_without_answer,
+                    "cut": cut,
+                },
+            )
 
 
 @app.command()

@@ -123,10 +123,17 @@ def save_index(
     folder = folder.resolve()
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file; an index is saved as a folder")
-    if not folder.exists():
-        folder.mkdir(exist_ok=True)
-        sync_folder(folder.parent)
-    run_locked(folder, lambda: _save_locked(folder, codec, snapshot, known, overwrite, keys or {}))
+    is_new = not folder.exists()
+    try:
+        if is_new:
+            folder.mkdir(exist_ok=True)
+            sync_folder(folder.parent)
+        run_locked(folder, lambda: _save_locked(folder, codec, snapshot, known, overwrite, keys or {}))
+    except BaseException:  # also Ctrl-C: no empty folder stays
+        if is_new:
+            with suppress(OSError):  # it holds the index, or what another process has written
+                folder.rmdir()
+        raise
 
 
 def load_index(folder: Path, *, mapped: bool) -> tuple[StoredCodec, Snapshot, str]:

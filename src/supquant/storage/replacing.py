@@ -9,6 +9,7 @@ import json
 import os
 import secrets
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
@@ -18,9 +19,10 @@ from supquant.errors import InputError
 from supquant.system import delete_open, delete_unused, mark_used, rename_open, sync_file, sync_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 __all__ = [
+    "before_replacing",
     "replace_file",
     "replaceable",
     "write_file_atomically",
@@ -99,6 +101,7 @@ def replace_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
                 yield file
                 file.flush()
                 sync_file(file)
+                _tell.get()(target)
                 rename_open(file, target)
             except BaseException:  # also after Ctrl-C, no half-written file stays
                 delete_open(file)
@@ -113,6 +116,33 @@ def replace_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         raise OSError(
             error.errno, f"saved, but the sync failed, and a crash may undo it: {reason}", str(path)
         ) from error
+
+
+_tell: ContextVar[Callable[[Path], object]] = ContextVar("_tell", default=lambda _: None)
+"""What is called right before a file takes its place."""
+
+
+@contextmanager
+def before_replacing(call: Callable[[Path], object]) -> Iterator[None]:
+    """Call a function in a block whenever a file is about to take its place.
+
+    Parameters
+    ----------
+    call : callable
+        Gets the path of the file, behind all links. If it raises, nothing is replaced.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder, before_replacing(lambda path: print(path.name)):
+    ...     write_file_atomically(f"{folder}/note", b"all or nothing")
+    note
+    """
+    token = _tell.set(call)
+    try:
+        yield
+    finally:
+        _tell.reset(token)
 
 
 def replaceable(path: str | os.PathLike[str]) -> Path:
