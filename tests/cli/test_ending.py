@@ -1,5 +1,6 @@
 """Ctrl-C and SIGTERM end every command that may run for long: soon, in one line, and with nothing half done."""
 
+import os
 import shutil
 import signal
 import subprocess
@@ -110,7 +111,7 @@ WRITING = {
 
 @pytest.fixture
 def signal_itself(monkeypatch):
-    """Return a function that lets a process signal itself before or after an output takes its place: of an index, its manifest."""
+    """Return a function that lets a process signal itself before or after an output, or the manifest of one, takes its place."""
 
     def signal_at(moment, outputs, number):
         sync, rename, sent = replacing.sync_file, replacing.rename_open, []
@@ -211,6 +212,15 @@ def test_a_signal_comes_too_late_until_the_process_is_gone(number, when, tmp_pat
 
 def test_a_service_ends_when_it_is_interrupted(make_folder):
     assert_ends_well(main, ["serve", "index", "--port", "0"], make_folder, ["index"], seconds=1.5)
+
+
+def test_a_service_ends_in_order_from_the_moment_that_it_says_where_it_is(make_folder, monkeypatch):
+    """uvicorn does not listen to signals yet."""
+    monkeypatch.setattr("supquant.cli.serve.print_line", lambda _: os.kill(os.getpid(), signal.SIGTERM))
+    begun = time.monotonic()
+    end = run_command_in_child(main, ["serve", "index", "--port", "0"], make_folder(), after=60)
+    assert (end.status, end.lines) == (0, [])
+    assert time.monotonic() - begun < 60
 
 
 WAITING = {

@@ -8,6 +8,7 @@ import signal
 import socket
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import FrameType
 
 import uvicorn
 
@@ -113,11 +114,16 @@ def run_service(
     on_start : callable, default=None
         Gets the address of the service.
     """
-    # uvicorn raises the signal again when it has finished. It is ignored then.
-    before = signal.signal(signal.SIGTERM, lambda *_: None)
+    server = make_server(service, watched=watched)
+
+    def end(_number: int, _frame: FrameType | None) -> None:
+        # Until uvicorn listens to signals, and when it has finished and raises them again.
+        server.should_exit = True
+
+    before = signal.signal(signal.SIGTERM, end)
     try:
         on_start(address_of(listening))
-        make_server(service, watched=watched).run(sockets=[listening])
+        server.run(sockets=[listening])
     finally:
         signal.signal(signal.SIGTERM, before)
 
