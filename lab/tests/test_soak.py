@@ -172,6 +172,17 @@ def test_innocent_clients_of_a_service_are_answered_among_hostile_ones_and_kills
     assert record["seconds"]["greatest"] < service.DEADLINE
 
 
+def test_memory_that_grows_after_the_first_requests_is_a_failure():
+    warming, peaks = [50.0 + second for second in range(60)], [110.0, 150.0, 130.0, 110.0, 120.0]
+    flat, growing = peaks * 20, [size + second / 5 for second, size in enumerate(peaks * 20)]
+    assert service.lasting_growth(warming + flat) == (
+        {"first third": 110.0, "last third": 110.0, "most": 150.0},
+        [],
+    )
+    assert service.lasting_growth(warming + growing)[1] == ["the memory grew from 113 to 126 MB"]
+    assert service.lasting_growth(warming)[1] == service.lasting_growth([])[1] == []  # too short to say
+
+
 @pytest.mark.usefixtures("impatient")
 def test_an_innocent_request_that_takes_too_long_is_a_failure(monkeypatch):
     class Impatient(float):

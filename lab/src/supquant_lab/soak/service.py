@@ -1,5 +1,8 @@
 """Soak: a service with hostile clients around innocent ones. It is killed again and again, and starts at the same address.
 
+In the second half of the time it is killed no more, and its memory is followed. That of a service that began seconds ago only
+says what it has already loaded.
+
 Innocent clients search and change rows of their own, and compare every answer with a plain model. Hostile ones send conditions
 that would take long, values that cannot be kept, heads without an end, and answers that they do not read. Only a kill may lose an
 answer; the clients then send again, and no change may be lost or made twice.
@@ -46,6 +49,18 @@ DEADLINE = 10.0
 KILL_SECONDS = (5.0, 25.0)
 """The least and the greatest time in seconds from one start of the service to its kill."""
 
+FOLLOWED_SHARE = 0.5
+"""The fraction of the time in which a service is no longer killed, and its memory is followed."""
+
+WARM_SECONDS = 60.0
+"""The time in seconds in which the memory of a service grows to what its requests need. Growth is judged after it."""
+
+LOOK_SECONDS = 1.0
+"""The time in seconds between two looks at the memory."""
+
+SPAN = 10
+"""The number of looks of which the least counts."""
+
 RETRY_SECONDS = (0.1, 0.5, 2.0, 4.0, 8.0, 16.0)
 """The times in seconds after which innocent clients repeat a change. A service may take long to start among busy processes."""
 
@@ -81,7 +96,7 @@ def soak_service(minutes: float, seed: int = 0) -> dict[str, Any]:
                 soak.failures.append(str(error))
     for client in soak.clients:
         soak.counts.update({f"innocent {name}": count for name, count in client.counts.items()})
-    sizes, growth = growth_of(soak.memory)
+    sizes, growth = lasting_growth(soak.memory)
     times = np.array(soak.times)
     return {
         "benchmark": "soak-service",
@@ -101,9 +116,26 @@ def soak_service(minutes: float, seed: int = 0) -> dict[str, Any]:
             "deadline": DEADLINE,
         },
         "memory_mb": sizes,
+        "memory_mb_over_time": [min(soak.memory[at : at + SPAN]) for at in range(0, len(soak.memory), SPAN)],
         "failures": soak.failures + growth,
         "machine": describe_machine(),
     }
+
+
+def lasting_growth(memory: list[float]) -> tuple[dict[str, float], list[str]]:
+    """Return the memory of a service after `WARM_SECONDS`, as `growth_of`, and whether it grows.
+
+    What one request needs for a moment does not count, so each size is the least of `SPAN` looks. Two sizes say nothing.
+
+    Parameters
+    ----------
+    memory : list of float
+        The memory of one service in MB, every `LOOK_SECONDS`.
+    """
+    warm = memory[round(WARM_SECONDS / LOOK_SECONDS) :]
+    least = [min(warm[start : start + SPAN]) for start in range(0, len(warm) - SPAN + 1, SPAN)]
+    sizes, growth = growth_of(least)
+    return {**sizes, "most": max(memory, default=0.0)}, growth if len(least) >= 3 else []
 
 
 class _ServiceSoak:
@@ -117,7 +149,7 @@ class _ServiceSoak:
         How long each innocent request took that no kill came into, in seconds.
     failures : list of str
     memory : list of float
-        The memory of the service in MB, of each one shortly before its kill.
+        The memory in MB of the service that is followed, every `LOOK_SECONDS`.
     """
 
     def __init__(self, place: Path, seed: int) -> None:
@@ -145,21 +177,24 @@ class _ServiceSoak:
             *[self._be_hostile_socket] * HOSTILE_SOCKETS,
         ]
         connection._RETRY_SECONDS = RETRY_SECONDS
-        rng, end = random.Random(self._seed), time.monotonic() + seconds
+        rng, followed = random.Random(self._seed), FOLLOWED_SHARE * seconds
         service = self._start()
         threads = [threading.Thread(target=self._repeat, args=(work, n)) for n, work in enumerate(works)]
         for thread in threads:
             thread.start()
         try:
+            end = time.monotonic() + seconds - followed
             while time.monotonic() < end and not self.failures:
                 self._over.wait(min(rng.uniform(*KILL_SECONDS), max(0.0, end - time.monotonic())))
-                self.memory.append(service.memory_mb())
-                if time.monotonic() < end and not self.failures:
+                if not self.failures:
                     self._n_starts += 1
                     service.kill()
                     self.counts["kills"] += 1
                     service = self._start()
                     self._n_starts += 1
+            end = time.monotonic() + followed
+            while time.monotonic() < end and not self._over.wait(LOOK_SECONDS):
+                self.memory.append(service.memory_mb())
         finally:
             self._over.set()
             for thread in threads:
