@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from recorded import NAMES
+from recorded import NAMES, short_name
 
 from supquant_lab.bench.opponents.run import read_folder as read_opponents
 from supquant_lab.bench.quality.run import read_folder as read_quality
@@ -282,6 +282,25 @@ def on_gpu(folder: Path) -> str:
     return table(["", record["gpu"], "compared with"], rows)
 
 
+def on_gpu_in_short(folder: Path) -> str:
+    """Return how many times faster than a CPU a GPU is."""
+    record = _record(folder, "gpu")
+    encoding, searching = record["encoding"], record["searching"]
+    rows = []
+    for fit in record["fitting"]:
+        data = short_name(fit["dataset"])
+        times = f"{fit['times_as_fast']:.1f} (all {fit['cores']} cores)"
+        rows.append([f"fit {fit['rows']:,} rows of {data}", f"{fit['gpu_seconds']:.1f} s", times])
+    speed = encoding["gpu_memory_rows_per_second"]
+    times = f"{speed / encoding['one_core_rows_per_second']:.0f} (one core)"
+    line = f"encode vectors of {encoding['dimensions']} dimensions"
+    rows.append([line, f"{speed / 1e6:.1f} million per second", times])
+    (ours,) = (side for side in searching["sides"] if (side["name"], side["queries"]) == ("supquant", 1))
+    times = f"{ours['code_bytes_per_second'] / searching['one_core_bytes_per_second']:.0f} (one core)"
+    rows.append([f"one query, {searching['rows']:,} items", f"{ours['seconds'] * 1e3:.1f} ms", times])
+    return table([f"codes of {searching['bytes']} bytes", record["gpu"], "times as fast as the CPU"], rows)
+
+
 def places(folder: Path) -> str:
     """Return how often near items on a map have the same label."""
     return table(
@@ -294,6 +313,21 @@ def places(folder: Path) -> str:
             for each in _record(folder, "places")["records"]
         ],
     )
+
+
+def audited_in_short(folder: Path) -> str:
+    """Return what users want to know of an audit."""
+    lines = {
+        "average precision": "average precision over all rows, by `found.wrong`",
+        "the same, cleanlab": "cleanlab, the best of four label quality scores of both",
+        "fraction of the listed labels that are wrong": "fraction of these that were changed",
+        "the same, cleanlab's `find_label_issues`": "fraction of these that had been changed",
+        "fraction of the wrong labels that are listed": "changed labels among them",
+        "processor time": "processor time",
+    }
+    columns = [_audited(each) for each in _record(folder, "audit")["records"] if not each["ambiguous"]]
+    rows = [[line, *(found[name] for _, found in columns)] for line, name in lines.items()]
+    return table(["", *(name for name, _ in columns)], rows)
 
 
 def audited(folder: Path) -> str:
@@ -322,7 +356,7 @@ def _audited(record: Record) -> tuple[str, dict[str, str]]:
     lists = others("average_precision", "find_label_issues")
     best = max(lists, key=lambda name: lists[name])
     listed = sorted(each["others"][best]["listed"] for each in measured)
-    first, _ = NAMES[record["dataset"]].split(",", 1)
+    first = short_name(record["dataset"])
     heading = f"{first}, ambiguous" if record["ambiguous"] else f"{first}, {record['rows']:,} rows"
     precisions = [ours, max(plain.values()), max(scores.values())]
     shown = [_short(each, 3) for each in precisions]
@@ -346,8 +380,10 @@ def _audited(record: Record) -> tuple[str, dict[str, str]]:
 
 
 TABLES: dict[str, Callable[[Path], str]] = {
-    "audit": audited,
-    "gpu": on_gpu,
+    "audit": audited_in_short,
+    "audited": audited,
+    "gpu": on_gpu_in_short,
+    "gpu_all": on_gpu,
     "searches": searches,
     "tasks": tasks,
     "labels": many_labels,

@@ -19,7 +19,7 @@ from bench_tables import FIGURES
 from bench_tables import TABLES as BENCH_TABLES
 from paper_tables import TABLES as PAPER_TABLES
 from pictures import draw_open, draw_settings
-from recorded import LENGTHS, MANY_CLASSES, NAMES, NONE, ONE_LABEL, Results, best_bold, number
+from recorded import LENGTHS, MANY_CLASSES, NAMES, NONE, ONE_LABEL, Results, best_bold, number, short_name
 
 from supquant_lab.bench.opponents.run import read_folder
 from supquant_lab.cli import opponent_tables
@@ -39,6 +39,7 @@ PAGES = (
     "docs/discover.md",
     "docs/serving.md",
     "docs/speed.md",
+    "docs/maintainers/audits.md",
     "docs/maintainers/comparison.md",
     "docs/maintainers/measurements.md",
     "docs/maintainers/opponents.md",
@@ -70,11 +71,11 @@ def known_and_new(results: Results, others: dict[str, str], title: str) -> str:
 def labelled(results: Results) -> str:
     """Return MAP over items with labels, and how many of the nearest items come first."""
     rows = []
-    for data in (*ONE_LABEL, "coco30k", "coco30k-noperson"):
+    for data in (*ONE_LABEL, "coco30k"):
         codes = [results.get("paper", data, "map", bits=bits) for bits in (16, 64)]
         stored = results.get("paper", data, "float", bits=16)
         overlap = results.get("paper", data, "recall_within_class") if data in ONE_LABEL else None
-        rows.append([NAMES[data], *best_bold([*codes, stored]), number(overlap, 2)])
+        rows.append([short_name(data), *best_bold([*codes, stored]), number(overlap, 2)])
     nearest = "of the ten nearest items of the class, 8 bytes"
     return table(["MAP, items with labels", "2 bytes", "8 bytes", "the stored label", nearest], rows)
 
@@ -84,12 +85,11 @@ def unlabelled(results: Results) -> str:
     rows = []
     for data in ONE_LABEL:
         variants = [
-            results.get("unlabelled", data, "map", variant=variant)
-            for variant in ("", "new_classes=0", "fit_rows=all")
+            results.get("unlabelled", data, "map", variant=variant) for variant in ("", "fit_rows=all")
         ]
-        rows.append([NAMES[data], *map(number, [*variants, results.get("unlabelled", data, "float")])])
+        rows.append([short_name(data), *map(number, [*variants, results.get("unlabelled", data, "float")])])
     header = "MAP, items without labels, 8 bytes"
-    ways = ["defaults", "`new_classes=0`", "the items given to `fit`", "float probabilities"]
+    ways = ["supquant", "the same, items given to `fit`", "float probabilities"]
     return table([header, *ways], rows)
 
 
@@ -99,8 +99,8 @@ def unseen(results: Results) -> str:
     for data in ONE_LABEL:
         ours = [results.get("unseen", data, "map", variant=variant) for variant in ("", "fit_rows=all")]
         others = [results.get("unseen", data, name) for name in ("pq", "cosine")]
-        rows.append([NAMES[data], *best_bold([*ours, *others])])
-    ways = ["supquant", "the items given to `fit`", "product quantization", "whole vectors, cosine"]
+        rows.append([short_name(data), *best_bold([*ours, *others])])
+    ways = ["supquant", "the same, items given to `fit`", "product quantization", "whole vectors, cosine"]
     return table(["MAP, new classes only, 8 bytes", *ways], rows)
 
 
@@ -124,9 +124,9 @@ def calibration(results: Results) -> str:
     for data in ONE_LABEL:
         alone = [number(results.get(kind, data, "calibration")) for kind in ("paper", "unlabelled")]
         both = [number(results.get("open", data, f"calibration_{which}")) for which in ("known", "new")]
-        rows.append([NAMES[data], *alone, " / ".join(both) if data in MANY_CLASSES else NONE])
+        rows.append([short_name(data), *alone, " / ".join(both) if data in MANY_CLASSES else NONE])
     header = ["calibration error, 8 bytes", "items with labels", "items without labels"]
-    return table([*header, "known and new classes: queries of known / new ones"], rows)
+    return table([*header, "queries of known / new classes"], rows)
 
 
 def forecasts(results: Results) -> str:
@@ -158,16 +158,15 @@ def extended(results: Results) -> str:
                 )
                 for when in ("_before", "")
             ]
-            rows.append([f"{NAMES[data].split(',')[0]}, {classes}", *figures])
+            rows.append([f"{short_name(data)}, {classes}", *figures])
     return table(["MAP of known / new classes, 8 bytes", "before", "after `extend`"], rows)
 
 
 def discovered(results: Results) -> str:
     """Return how many rows are put into the group of their class."""
     ways = {
-        "discover": "supquant, number of classes not told",
-        "semi_kmeans": "semi-supervised k-means, told",
-        "kmeans": "k-means, told",
+        "discover": "supquant",
+        "semi_kmeans": "semi-supervised k-means, told the number of classes",
     }
     rows = []
     for data in MANY_CLASSES:
@@ -175,7 +174,7 @@ def discovered(results: Results) -> str:
             [number(results.get("discover", data, f"{way}{which}")) for which in ("", "_known", "_new")]
             for way in ways
         ]
-        rows.append([NAMES[data], *(f"{of_all} ({known} / {new})" for of_all, known, new in figures)])
+        rows.append([short_name(data), *(f"{of_all} ({known} / {new})" for of_all, known, new in figures)])
     return table(["clustering accuracy: all (known / new classes)", *ways.values()], rows)
 
 

@@ -16,7 +16,6 @@ NAMES = {
     "cifar10": "CIFAR-10, GIST of pictures, 512 dimensions",
     "mnist": "MNIST, pixels, 784 dimensions",
     "coco30k": "COCO, words of pictures, several labels",
-    "coco30k-noperson": "the same without the label *person*",
     "digits": "digits, pixels, 64 dimensions",
 }
 MANY_CLASSES = ("banking77", "tinyimagenet")
@@ -24,6 +23,17 @@ ONE_LABEL = (*MANY_CLASSES, "cifar10", "mnist")
 LENGTHS = (16, 32, 64, 128)
 
 NONE = "\N{EN DASH}"
+
+
+def short_name(data: str) -> str:
+    """Return the name of a data set without what it consists of.
+
+    Examples
+    --------
+    >>> short_name("mnist")
+    'MNIST'
+    """
+    return NAMES[data].split(",")[0]
 
 
 class Results:

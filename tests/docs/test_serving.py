@@ -61,7 +61,9 @@ def test_the_shell_blocks_run_one_after_the_other(place):
 
 
 def commands_of_files():
-    (container,), (unit,) = blocks("dockerfile"), blocks("ini")
+    (container,), (unit,) = (
+        [each.replace("\\\n", "") for each in blocks(kind)] for kind in ("dockerfile", "ini")
+    )
     return {
         "container": json.loads(re.search(r"^CMD (.*)$", container, re.MULTILINE)[1]),
         "unit": shlex.split(re.search(r"^ExecStart=(.*)$", unit, re.MULTILINE)[1]),
