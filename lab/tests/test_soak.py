@@ -183,7 +183,6 @@ def test_memory_that_grows_after_the_first_requests_is_a_failure():
     assert service.lasting_growth(warming)[1] == service.lasting_growth([])[1] == []  # too short to say
 
 
-@pytest.mark.usefixtures("impatient")
 def test_an_innocent_request_that_takes_too_long_is_a_failure(monkeypatch):
     class Impatient(float):
         """A deadline that the service keeps, and no client."""

@@ -42,15 +42,20 @@ def every(function):
     return pytest.mark.parametrize("estimator", ALL, ids=lambda each: type(each).__name__)(function)
 
 
+@pytest.fixture
+def few_pairs(monkeypatch):
+    """Let an epoch of MLH have a hundredth of its pairs, for tests that do not ask how good the bits are."""
+    monkeypatch.setattr(mlh, "EPOCH_PAIRS", 1000)
+
+
 @parametrize_with_checks(ALL)
-def test_scikit_learn_accepts_the_estimator(estimator, check, monkeypatch):
-    monkeypatch.setattr(
-        mlh, "EPOCH_PAIRS", 1000
-    )  # a hundredth: none of the checks asks how good the bits are
+@pytest.mark.usefixtures("few_pairs")
+def test_scikit_learn_accepts_the_estimator(estimator, check):
     check(estimator)
 
 
 @every
+@pytest.mark.usefixtures("few_pairs")
 def test_codes_are_the_signs_of_the_hash_functions_and_the_index_ranks_them_by_hamming(estimator, clusters):
     X, y = clusters
     fitted = clone(estimator).fit(X, y)
@@ -68,6 +73,7 @@ def test_codes_are_the_signs_of_the_hash_functions_and_the_index_ranks_them_by_h
 
 
 @every
+@pytest.mark.usefixtures("few_pairs")
 def test_the_same_seed_gives_the_same_codes_whatever_the_threads(estimator, clusters):
     X, y = clusters
     one, two = (clone(estimator).set_params(n_jobs=n).fit(X, y) for n in (1, 2))
@@ -77,6 +83,7 @@ def test_the_same_seed_gives_the_same_codes_whatever_the_threads(estimator, clus
 
 
 @every
+@pytest.mark.usefixtures("few_pairs")
 def test_a_saved_model_encodes_as_before(estimator, clusters, tmp_path):
     X, y = clusters
     fitted = clone(estimator).fit(X, y)
@@ -102,6 +109,7 @@ def test_several_labels_per_row_are_learned(estimator, several_labels):
 
 
 @every
+@pytest.mark.usefixtures("few_pairs")
 def test_progress_has_as_many_events_as_the_objective_has_entries(estimator, clusters):
     events = []
     fitted = clone(estimator).set_params(callback=events.append).fit(*clusters)
@@ -161,6 +169,7 @@ def test_bad_rows_are_refused(estimator, clusters):
 
 
 @every
+@pytest.mark.usefixtures("few_pairs")
 def test_vectors_of_any_dtype_and_constant_columns_are_taken(estimator, clusters):
     X, y = clusters
     small = np.column_stack([np.round(4 * (X - X.min())), np.full((300, 2), 7)]).astype(np.uint8)
@@ -173,6 +182,7 @@ def test_vectors_of_any_dtype_and_constant_columns_are_taken(estimator, clusters
     [each for each in ALL if "max_rows" in each.get_params()],
     ids=lambda each: type(each).__name__,
 )
+@pytest.mark.usefixtures("few_pairs")
 def test_rows_are_learned_from_up_to_a_limit_and_all_get_codes(estimator, clusters):
     limited, unlimited, larger = (
         clone(estimator).set_params(max_rows=n).fit(*clusters) for n in (100, None, 300)
