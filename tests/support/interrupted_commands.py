@@ -10,8 +10,13 @@ import warnings
 from pathlib import Path
 from types import SimpleNamespace
 
+from threadpoolctl import threadpool_limits
+
 MAX_SECONDS = 15
 """A command that goes on for longer after a signal does not end. It takes a second or two, and longer on a busy machine."""
+
+HANGING_SECONDS = 120
+"""A command that runs for longer hangs."""
 
 STATUS = {signal.SIGINT: 130, signal.SIGTERM: 143}
 """The exit status after a signal."""
@@ -38,7 +43,7 @@ def run_command_in_child(main, arguments, folder, *, number=signal.SIGINT, after
         if after is not None and sent is None and now - began >= max(after, 0.03):
             os.kill(child, number)
             sent = now
-        if sent is not None and now - sent > MAX_SECONDS:
+        if now - began > HANGING_SECONDS or (sent is not None and now - sent > MAX_SECONDS):
             os.kill(child, signal.SIGKILL)
         time.sleep(0.002)
     now = time.monotonic()
@@ -66,6 +71,9 @@ def _be_command(main, arguments, folder, told, mark):
         os.chdir(folder)
         os.environ["SUPQUANT_TEST_MARK"] = mark
         sys.argv = ["supquant", *arguments]
+        threadpool_limits(
+            1, "openmp"
+        )  # the other threads of its pool were not forked: they would be waited for
         try:
             told.with_suffix(".begun").touch()
             main()
