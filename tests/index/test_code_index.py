@@ -348,7 +348,7 @@ def test_damage_is_found_when_the_file_is_first_used(index, codes, tmp_path):
     assert len(CodeIndex.load(tmp_path, verify="full").ids) == 99
 
 
-def test_a_failed_save_elsewhere_leaves_an_empty_folder(index, codes, tmp_path, monkeypatch):
+def test_a_failed_save_of_a_new_index_leaves_no_folder(index, codes, tmp_path, monkeypatch):
     index.add_codes(codes)
 
     def full(*_, **__):
@@ -357,6 +357,17 @@ def test_a_failed_save_elsewhere_leaves_an_empty_folder(index, codes, tmp_path, 
     monkeypatch.setattr("supquant.index.files.write_file_atomically", full)
     with pytest.raises(OSError, match="No space left"):
         index.save(tmp_path / "index")
+    assert not (tmp_path / "index").exists()
+
+
+def test_a_failed_save_keeps_a_folder_that_was_there(index, codes, tmp_path, monkeypatch):
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("supquant.index.files.write_file_atomically", full)
+    (tmp_path / "index").mkdir()
+    with pytest.raises(OSError, match="No space left"):
+        index.add_codes(codes).save(tmp_path / "index")
     assert list((tmp_path / "index").iterdir()) == []
 
 
