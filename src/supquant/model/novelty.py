@@ -22,8 +22,8 @@ N_NEIGHBOURS = 40
 """A row is judged by at most this number of its nearest neighbours."""
 
 CORE = 0.25
-"""How often the rows of a class have labels shows where it is purest: at this quantile of its rows by how far others outnumber
-labelled ones near them. New rows that resemble a class raise the others."""
+"""The shift of a class is this quantile of its rows, by how far unlabelled rows outnumber labelled ones near them: new rows that
+resemble a class raise the others."""
 
 WEIGHT_ROUNDS = 3
 """Classes are weighted in this number of rounds. If few rows of a class have labels, one finds only a part of its weight."""
@@ -103,10 +103,8 @@ def row_weights(
     """
     labelled, own = y >= 0, y[asking]
     counts = np.bincount(own, minlength=n_labels)
-    shifts, chance = (
-        np.zeros(n_labels),
-        2 / np.maximum(counts, 1),
-    )  # the variance of the log ratio of two such counts
+    # By chance, the logarithm of the ratio of two counts of n varies by 2 / n.
+    shifts, chance = np.zeros(n_labels), 2 / np.maximum(counts, 1)
     weights = labelled.astype(np.float64)
     for _ in range(WEIGHT_ROUNDS):
         ratios = _log_ratios(weights[nearest[:, :N_NEIGHBOURS]]) + np.log(weights[asking])
